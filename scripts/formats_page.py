@@ -14,7 +14,7 @@ from trainmark.logs.synthetic import SampleRun
 from trainmark.logs.transport import strip_colours
 from trainmark.measure.rules import measure_log
 from trainmark.programs import formats, read_stream, synthetic_log
-from trainmark.programs.log_formats import descriptions
+from trainmark.programs.reading import descriptions
 
 SECTION = GeneratedSection(
     "reference/logs.md",

@@ -9,7 +9,7 @@ from trainmark.logs.description import Example, parse_example
 from trainmark.measure.rules import find_rule, measure_log
 from trainmark.measure.rules.row import reading_row
 from trainmark.programs import read_log
-from trainmark.programs.log_formats import descriptions
+from trainmark.programs.reading import descriptions
 from trainmark.schema.precision import Precision
 
 CLOSE = 1e-4

@@ -10,7 +10,7 @@ from trainmark.documents import parse_yaml, split_documents
 from trainmark.logs.format import FormatWords, PatternWords, words_of
 from trainmark.logs.synthetic import SampleRun
 from trainmark.programs import formats, log_formats, synthetic_log
-from trainmark.programs.log_formats import IndexEntry, as_json, descriptions, known_formats, load_index
+from trainmark.programs.reading import IndexEntry, as_json, descriptions, known_formats, load_index
 
 _ENTRY = IndexEntry(
     FormatWords("one", False, (PatternWords((b"a\xff", b""), (b"step",)),)), {"title": "One", "n": [1]}

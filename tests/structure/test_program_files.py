@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from trainmark import programs
-from trainmark.programs import card_documents, formats
+from trainmark.documents import documents_of
+from trainmark.programs import formats
 
 ROOM = Path(programs.__file__).parent
 
@@ -20,7 +21,7 @@ def test_no_folder_has_a_single_file() -> None:
 def test_a_name_begins_with_the_name_of_one_file() -> None:
     for folder, names in (
         ("log_formats", [known.name for known in formats()]),
-        ("cards", [document.name for document in card_documents()]),
+        ("cards", [document.name for document in documents_of("programs/cards")]),
     ):
         files = {file.stem.replace("_", "-") for file in (ROOM / folder).iterdir() if file.stem[0] != "_"}
         of_file = {name: max((file for file in files if name.startswith(file)), key=len) for name in names}
@@ -29,5 +30,7 @@ def test_a_name_begins_with_the_name_of_one_file() -> None:
 
 def test_a_card_is_in_the_file_that_its_name_begins_with() -> None:
     assert [
-        document.name for document in card_documents() if not document.name.startswith(document.path.stem)
+        document.name
+        for document in documents_of("programs/cards")
+        if not document.name.startswith(document.path.stem)
     ] == []

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
+from trainmark.documents import documents_of
 from trainmark.errors import InputError
 from trainmark.measure.rules import find_rule
-from trainmark.programs import card_documents, find_format
+from trainmark.programs import find_format
 from trainmark.schema.case import Case, Device, is_neutral
 from trainmark.schema.precision import Precision
 from trainmark.schema.suite import Launcher
@@ -354,7 +355,9 @@ def test_what_would_only_fail_in_a_run_is_refused_when_the_card_is_read(
 
 def test_a_shipped_card_is_found_by_its_name() -> None:
     """A card is found without parsing the others."""
-    assert [workload.card.name for workload in EXTERNAL] == [document.name for document in card_documents()]
+    assert [workload.card.name for workload in EXTERNAL] == [
+        document.name for document in documents_of("programs/cards")
+    ]
 
 
 def test_a_suite_reads_only_the_shipped_cards_that_it_uses() -> None:

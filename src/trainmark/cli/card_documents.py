@@ -78,9 +78,11 @@ def write_card_of_command(
 
 def card_text(card: "Card") -> str:
     """Return a card as YAML: of another project's program as it is written, of a built-in one its merged parts."""
-    from trainmark.programs import card_documents
+    from trainmark.documents import documents_of
 
-    document = next((document for document in card_documents() if document.name == card.name), None)
+    document = next(
+        (document for document in documents_of("programs/cards") if document.name == card.name), None
+    )
     if document is not None:
         return document.text.lstrip("\n")
     values = card.model_dump(mode="json", exclude_defaults=True)

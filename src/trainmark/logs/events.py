@@ -15,12 +15,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.schema.measurement import Parameters
+if TYPE_CHECKING:
+    from trainmark.schema.measurement import Parameters
 
 PREFIX = "DLLL "
 PARAMETER = "PARAMETER"
@@ -165,7 +166,7 @@ class RunEvents:
     ``summary`` are as reported, and empty if the line is missing.
     """
 
-    parameters: Parameters
+    parameters: "Parameters"
     steps: NDArray[np.float64]
     step_times_s: NDArray[np.float64]
     losses: NDArray[np.float64]
@@ -187,6 +188,8 @@ def read_events(path: Path) -> RunEvents:
 
 def parse_events(lines: Iterable[str]) -> RunEvents:
     """Parse lines into ``RunEvents``; lines that are damaged or not events are counted and left out."""
+    from trainmark.schema.measurement import Parameters
+
     parameters: dict[str, Any] = {}
     summary: dict[str, Any] = {}
     numbers: list[Any] = []

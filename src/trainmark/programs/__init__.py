@@ -6,11 +6,9 @@ of the options that programs print. Each is also found in the ``programs`` of ex
 
 from typing import TYPE_CHECKING
 
-from trainmark.documents import NamedText, documents_of
 from trainmark.imports import attach
 
 if TYPE_CHECKING:
-    from trainmark.programs.log_formats import find_format, format_of, formats, samples, synthetic_log
     from trainmark.programs.options import (
         Dialect,
         Parameters,
@@ -19,14 +17,22 @@ if TYPE_CHECKING:
         settings_of_axes,
         stated_settings,
     )
-    from trainmark.programs.reading import follow_log, read_log, read_stream
+    from trainmark.programs.reading import (
+        find_format,
+        follow_log,
+        format_of,
+        formats,
+        read_log,
+        read_stream,
+        samples,
+        synthetic_log,
+    )
 
 
 __all__ = [
     "Dialect",
     "Parameters",
     "RecipeSetting",
-    "card_documents",
     "dialects",
     "find_format",
     "follow_log",
@@ -43,7 +49,6 @@ __all__ = [
 __getattr__ = attach(
     __name__,
     {
-        ".log_formats": ("find_format", "format_of", "formats", "samples", "synthetic_log"),
         ".options": (
             "Dialect",
             "Parameters",
@@ -52,11 +57,15 @@ __getattr__ = attach(
             "settings_of_axes",
             "stated_settings",
         ),
-        ".reading": ("follow_log", "read_log", "read_stream"),
+        ".reading": (
+            "find_format",
+            "follow_log",
+            "format_of",
+            "formats",
+            "read_log",
+            "read_stream",
+            "samples",
+            "synthetic_log",
+        ),
     },
 )
-
-
-def card_documents() -> tuple[NamedText, ...]:
-    """Return the cards of all programs, sorted by name."""
-    return documents_of("programs/cards")

@@ -14,9 +14,8 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from trainmark.documents import Document, Key, NamedText, parse_document, read_document
+from trainmark.documents import Document, Key, NamedText, documents_of, parse_document, read_document
 from trainmark.errors import InputError, nearest, plain_message
-from trainmark.programs import card_documents
 from trainmark.schema.case import BUILT_IN, Case, axes_of
 from trainmark.schema.precision import Precision, UnknownPrecision
 from trainmark.schema.suite import Launcher
@@ -147,7 +146,7 @@ def _combined(files: Iterable[Path], read_one: Callable[[Path], Workload]) -> Wo
 @cache
 def shipped() -> tuple[Workload, ...]:
     """Return the cards of the built-in programs and of all other known programs, including those of extensions."""
-    return (*map(_workload, _built_in()), *map(_shipped_card, card_documents()))
+    return (*map(_workload, _built_in()), *map(_shipped_card, documents_of("programs/cards")))
 
 
 @cache
@@ -162,7 +161,9 @@ def shipped_of(name: str, framework: str) -> Mapping[str, Workload]:
         documents = [document for document in _built_in() if document.values["framework"] == framework]
         found = [_workload(document) for document in documents]
     else:
-        found = [_shipped_card(document) for document in card_documents() if document.name == name]
+        found = [
+            _shipped_card(document) for document in documents_of("programs/cards") if document.name == name
+        ]
     return {one.card.task: one for one in found if (one.card.name, one.card.framework) == (name, framework)}
 
 

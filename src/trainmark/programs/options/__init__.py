@@ -136,91 +136,98 @@ def _line(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.MULTILINE)
 
 
-STATING = (
-    StatingProgram(
-        name="torchtitan",
-        mark=_line(r" - root - INFO - step: +\d+ +loss:"),
-        statements=(
-            Statement(RecipeAxis.COMPILER, _line(r"Compiling .* with torch\.compile"), "torch.compile"),
-            Statement(
-                RecipeAxis.ACTIVATION_CHECKPOINTING,
-                _line(r"Applied (\w+) activation checkpointing to the model"),
+@cache
+def _stating_programs() -> tuple[StatingProgram, ...]:
+    """Return the programs that state their settings in sentences; their patterns are compiled at the first log."""
+    return (
+        StatingProgram(
+            name="torchtitan",
+            mark=_line(r" - root - INFO - step: +\d+ +loss:"),
+            statements=(
+                Statement(RecipeAxis.COMPILER, _line(r"Compiling .* with torch\.compile"), "torch.compile"),
+                Statement(
+                    RecipeAxis.ACTIVATION_CHECKPOINTING,
+                    _line(r"Applied (\w+) activation checkpointing to the model"),
+                ),
+                Statement(Condition.PRECISION, _line(r"training active with recipe (mxfp8)")),
+                Statement(Condition.PRECISION, _line(r"Float8 (?:\w+ scaled )?training active"), "fp8"),
+                Statement(Condition.PRECISION, _line(r"Swapped to Float8Linear layers"), "fp8"),
+                Statement(
+                    RecipeAxis.SEQUENCE_LENGTH,
+                    _line(r"(?:Trainer is initialized|Training starts at step) .*\bsequence length (\d+)"),
+                ),
+                Statement(
+                    RecipeAxis.MICRO_BATCH,
+                    _line(r"(?:Trainer is initialized|Training starts at step) .*\blocal batch size (\d+)"),
+                ),
+                Statement(
+                    RecipeAxis.GLOBAL_BATCH,
+                    _line(r"(?:Trainer is initialized|Training starts at step) .*\bglobal batch size (\d+)"),
+                ),
             ),
-            Statement(Condition.PRECISION, _line(r"training active with recipe (mxfp8)")),
-            Statement(Condition.PRECISION, _line(r"Float8 (?:\w+ scaled )?training active"), "fp8"),
-            Statement(Condition.PRECISION, _line(r"Swapped to Float8Linear layers"), "fp8"),
-            Statement(
-                RecipeAxis.SEQUENCE_LENGTH,
-                _line(r"(?:Trainer is initialized|Training starts at step) .*\bsequence length (\d+)"),
+            setup=(
+                _line(r"Starting job: |device mesh with"),
+                _line(r"Trainer is initialized|Training starts at step"),
             ),
-            Statement(
-                RecipeAxis.MICRO_BATCH,
-                _line(r"(?:Trainer is initialized|Training starts at step) .*\blocal batch size (\d+)"),
+            defaults={
+                RecipeAxis.COMPILER: "none",
+                RecipeAxis.ACTIVATION_CHECKPOINTING: "none",
+                Condition.PRECISION: "bf16",
+            },
+        ),
+        StatingProgram(
+            name="nanoGPT",
+            mark=_line(r"^iter \d+: loss [^\s,]+, time [\d.]+ms"),
+            statements=(
+                Statement(RecipeAxis.COMPILER, _line(r"^compiling the model\.\.\."), "torch.compile"),
+                # The command's words win over the configuration file, which is printed before them.
+                *(
+                    Statement(RecipeAxis.COMPILER, _line(rf"{start}compile *= *{word}\b"), value)
+                    for start in ("^Overriding: ", "^")
+                    for word, value in (("True", "torch.compile"), ("False", "none"))
+                ),
+                Statement(RecipeAxis.ATTENTION, _line(r"^WARNING: using slow attention"), "eager"),
+                *(
+                    Statement(axis, _line(rf"{start}{name} *= *(\d+)"))
+                    for start in ("^Overriding: ", "^")
+                    for name, axis in (
+                        ("block_size", RecipeAxis.SEQUENCE_LENGTH),
+                        ("batch_size", RecipeAxis.MICRO_BATCH),
+                        ("gradient_accumulation_steps", RecipeAxis.ACCUMULATION_STEPS),
+                    )
+                ),
             ),
-            Statement(
-                RecipeAxis.GLOBAL_BATCH,
-                _line(r"(?:Trainer is initialized|Training starts at step) .*\bglobal batch size (\d+)"),
+            setup=(_line(r"^tokens per iteration will be: "), _line(r"^number of parameters: ")),
+            defaults={RecipeAxis.COMPILER: "none", RecipeAxis.ATTENTION: "sdpa"},
+            settings=frozenset(
+                ("compile", "dtype", "block_size", "batch_size", "gradient_accumulation_steps")
             ),
         ),
-        setup=(
-            _line(r"Starting job: |device mesh with"),
-            _line(r"Trainer is initialized|Training starts at step"),
-        ),
-        defaults={
-            RecipeAxis.COMPILER: "none",
-            RecipeAxis.ACTIVATION_CHECKPOINTING: "none",
-            Condition.PRECISION: "bf16",
-        },
-    ),
-    StatingProgram(
-        name="nanoGPT",
-        mark=_line(r"^iter \d+: loss [^\s,]+, time [\d.]+ms"),
-        statements=(
-            Statement(RecipeAxis.COMPILER, _line(r"^compiling the model\.\.\."), "torch.compile"),
-            # The command's words win over the configuration file, which is printed before them.
-            *(
-                Statement(RecipeAxis.COMPILER, _line(rf"{start}compile *= *{word}\b"), value)
-                for start in ("^Overriding: ", "^")
-                for word, value in (("True", "torch.compile"), ("False", "none"))
-            ),
-            Statement(RecipeAxis.ATTENTION, _line(r"^WARNING: using slow attention"), "eager"),
-            *(
-                Statement(axis, _line(rf"{start}{name} *= *(\d+)"))
-                for start in ("^Overriding: ", "^")
-                for name, axis in (
-                    ("block_size", RecipeAxis.SEQUENCE_LENGTH),
-                    ("batch_size", RecipeAxis.MICRO_BATCH),
-                    ("gradient_accumulation_steps", RecipeAxis.ACCUMULATION_STEPS),
-                )
+        StatingProgram(
+            name="nanochat",
+            mark=_line(r"^step \d+/\d+ \(.*\btok/sec: "),
+            statements=(
+                Statement(RecipeAxis.ATTENTION, _line(r"using PyTorch SDPA fallback"), "sdpa"),
+                Statement(RecipeAxis.ATTENTION, _line(r"Using PyTorch SDPA fallback"), "sdpa"),
+                Statement(RecipeAxis.ATTENTION, _line(r"Using Flash Attention (?:2|3)"), "flash"),
+                Statement(RecipeAxis.GLOBAL_BATCH, _line(r"^Total batch size ([\d,]+) ")),
             ),
         ),
-        setup=(_line(r"^tokens per iteration will be: "), _line(r"^number of parameters: ")),
-        defaults={RecipeAxis.COMPILER: "none", RecipeAxis.ATTENTION: "sdpa"},
-        settings=frozenset(("compile", "dtype", "block_size", "batch_size", "gradient_accumulation_steps")),
-    ),
-    StatingProgram(
-        name="nanochat",
-        mark=_line(r"^step \d+/\d+ \(.*\btok/sec: "),
-        statements=(
-            Statement(RecipeAxis.ATTENTION, _line(r"using PyTorch SDPA fallback"), "sdpa"),
-            Statement(RecipeAxis.ATTENTION, _line(r"Using PyTorch SDPA fallback"), "sdpa"),
-            Statement(RecipeAxis.ATTENTION, _line(r"Using Flash Attention (?:2|3)"), "flash"),
-            Statement(RecipeAxis.GLOBAL_BATCH, _line(r"^Total batch size ([\d,]+) ")),
-        ),
-    ),
-    StatingProgram(
-        name="LLaMA-Factory",
-        mark=_line(r"\bllamafactory\."),
-        statements=(
-            Statement(
-                RecipeAxis.ACTIVATION_CHECKPOINTING, _line(r"Gradient checkpointing enabled\."), "full"
+        StatingProgram(
+            name="LLaMA-Factory",
+            mark=_line(r"\bllamafactory\."),
+            statements=(
+                Statement(
+                    RecipeAxis.ACTIVATION_CHECKPOINTING, _line(r"Gradient checkpointing enabled\."), "full"
+                ),
+                Statement(
+                    RecipeAxis.ATTENTION, _line(r"Using FlashAttention-2 for faster training"), "flash"
+                ),
+                Statement(RecipeAxis.ATTENTION, _line(r"Using torch SDPA for faster training"), "sdpa"),
+                Statement(RecipeAxis.ATTENTION, _line(r"Using vanilla attention implementation"), "eager"),
             ),
-            Statement(RecipeAxis.ATTENTION, _line(r"Using FlashAttention-2 for faster training"), "flash"),
-            Statement(RecipeAxis.ATTENTION, _line(r"Using torch SDPA for faster training"), "sdpa"),
-            Statement(RecipeAxis.ATTENTION, _line(r"Using vanilla attention implementation"), "eager"),
         ),
-    ),
-)
+    )
 
 
 def stated_settings(lines: Sequence[str]) -> tuple[StatedSetting, ...]:
@@ -237,7 +244,7 @@ def settings_of_axes(lines: Sequence[str]) -> frozenset[str]:
 
 
 def _program(text: str) -> StatingProgram | None:
-    return next((program for program in STATING if program.mark.search(text)), None)
+    return next((program for program in _stating_programs() if program.mark.search(text)), None)
 
 
 def _settings(program: StatingProgram, text: str) -> Iterator[StatedSetting]:
