@@ -81,10 +81,7 @@ class Backend(Protocol):
     def profiling(
         self, _folder: Path
     ) -> AbstractContextManager[Callable[[str], AbstractContextManager[Any]]] | None:
-        """Return a context that writes a trace of the work in it into a folder; it returns what opens a named span.
-
-        None: the framework has no such profiler.
-        """
+        """Return a context that writes a trace into a folder and gives what opens a named span; None without one."""
         return None
 
     def products(self, _size: int) -> Callable[[int], None] | None:
@@ -142,10 +139,7 @@ class Backend(Protocol):
 
     @abstractmethod
     def load_weights(self, weights: Mapping[str, Any]) -> None:
-        """Load parameters and running statistics (numpy, float32), without changing the optimizer's state.
-
-        All names and shapes of the task's ``Check`` are given.
-        """
+        """Load all parameters and running statistics (numpy, float32), without changing the optimizer's state."""
 
     @abstractmethod
     def read_weights(self) -> dict[str, Any]:
@@ -180,10 +174,7 @@ class Backend(Protocol):
 
     @abstractmethod
     def observe(self) -> Observation:
-        """Pass the batch forward and backward with the same model and loss as ``train``, without an update.
-
-        Running statistics may change; the caller loads them again.
-        """
+        """Pass the batch forward and backward as ``train`` does, without an update; running statistics may change."""
 
     def loader_path(self) -> Verified | None:
         """Check the loader's output for a known sample; None if it cannot be observed."""

@@ -56,8 +56,7 @@ def own_gpu(
     )
 
 
-GAPS = "gaps.json"
-ANY = "any"
+GAPS, ANY = "gaps.json", "any"
 
 
 def refuse_gaps(settings: Settings, place: Place, device: str) -> None:

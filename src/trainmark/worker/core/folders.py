@@ -39,10 +39,7 @@ def task_of_model(model: str | None) -> Task[Any]:
 
 
 def import_backend(framework: str, *module: str) -> Any:
-    """Return the package of a framework, which has ``FAILURES``, or a ``module`` of it.
-
-    Raises ``RunError`` if it cannot be imported.
-    """
+    """Return a framework's package, which has ``FAILURES``, or a module of it; raise ``RunError`` if that fails."""
     return _import_of(framework, BACKENDS, framework, *module)
 
 

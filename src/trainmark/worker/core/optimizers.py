@@ -70,10 +70,7 @@ def adam(gradient: Any, first: Any, second: Any, step: int, recipe: AdamRecipe) 
 
 
 def clipping(gradients: Mapping[str, Any], recipe: Recipe, norm: float | None = None) -> float:
-    """Return by what all gradients are multiplied before the optimizer gets them: 1, or what makes them short.
-
-    ``norm`` is that of all of them together, where it is known already.
-    """
+    """Return by what all gradients are multiplied to be clipped, 1 if they are short; ``norm`` is theirs, if known."""
     import numpy as np
 
     if not isinstance(recipe, AdamRecipe) or recipe.clip_norm is None:

@@ -5,10 +5,7 @@ from collections.abc import Callable, Sequence
 from re import Pattern
 from typing import NamedTuple
 
-OOM = "oom"
-FAILED = "failed"
-UNSUPPORTED = "unsupported"
-INVALID = "invalid"
+OOM, FAILED, UNSUPPORTED, INVALID = "oom", "failed", "unsupported", "invalid"
 
 
 class RunError(Exception):
@@ -23,10 +20,8 @@ class RunError(Exception):
         self, outcome: str, reason: str, peer_lost: bool = False, peak_memory_bytes: int | None = None
     ) -> None:
         super().__init__(outcome, reason, peer_lost, peak_memory_bytes)
-        self.peak_memory_bytes = peak_memory_bytes
-        self.outcome = outcome
-        self.reason = reason
-        self.peer_lost = peer_lost
+        self.outcome, self.reason = outcome, reason
+        self.peer_lost, self.peak_memory_bytes = peer_lost, peak_memory_bytes
 
     def __str__(self) -> str:
         """Return outcome and reason, as the line on standard error has them."""
@@ -72,10 +67,7 @@ class Known(NamedTuple):
 
 
 def classify(error: BaseException, failures: Sequence[Known]) -> RunError | None:
-    """Return the outcome of the first known failure that matches the error or one of its causes, or None.
-
-    A MemoryError that matches none is the host's.
-    """
+    """Return the outcome of the first known failure that matches the error or one of its causes, or None."""
     for cause in any_cause(error):
         if isinstance(cause, RunError):
             return cause

@@ -16,11 +16,8 @@ from .outcomes import FAILED, RunError
 from .place import Place, Ranks
 from .signals import doing
 
-MEET_S = 600.0
-"""The time that a rank waits for the others to start, in seconds."""
-
-PORT_OFFSET = 1
-"""The offset from the rendezvous port, which a framework's scheduler uses."""
+MEET_S, PORT_OFFSET = 600.0, 1
+"""The seconds that a rank waits for the others to start; the offset from the port that a framework's scheduler uses."""
 
 
 class Peers(Ranks):
@@ -43,12 +40,12 @@ class Peers(Ranks):
             if place.rank == 0:
                 self._accept(deadline)
             else:
-                self._links[0] = self._watch(0, _connect(place, deadline))
+                self._links[0] = _Link(_connect(place, deadline))
+                self._links[0].listen(0, self._lost)
                 self._links[0].send(place.rank)
         except OSError as error:
-            raise RunError(
-                FAILED, f"lost contact with another rank: the rendezvous failed ({error})", peer_lost=True
-            ) from error
+            reason = f"lost contact with another rank: the rendezvous failed ({error})"
+            raise RunError(FAILED, reason, peer_lost=True) from error
 
     def counted(self) -> int:
         return len(self.gather(None))
@@ -116,11 +113,6 @@ class Peers(Ranks):
         for rank, link in self._links.items():
             link.listen(rank, self._lost)
 
-    def _watch(self, rank: int, connection: socket.socket) -> "_Link":
-        link = _Link(connection)
-        link.listen(rank, self._lost)
-        return link
-
     def _lost(self, problem: RunError) -> None:
         if not self._leaving:
             self._on_lost(problem)
@@ -161,9 +153,8 @@ class _Link:
                     self._received.put(json.loads(line))
             except (OSError, ValueError):
                 pass
-            gone = f"rank {rank} has gone{doing()}"
-            problem = RunError(FAILED, f"lost contact with another rank: {gone}", peer_lost=True)
-            self._problem = problem
+            reason = f"lost contact with another rank: rank {rank} has gone{doing()}"
+            problem = self._problem = RunError(FAILED, reason, peer_lost=True)
             self._received.put(problem)
             if self._also is not None:
                 self._also.put(problem)

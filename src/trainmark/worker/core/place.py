@@ -48,10 +48,7 @@ class Place(NamedTuple):
             return str(probe.getsockname()[0])
 
     def port_of(self, rank: int) -> int:
-        """Return a port of the rank's own, for the frameworks whose ranks each listen on one.
-
-        The rendezvous port and three after it are left to schedulers and servers.
-        """
+        """Return a port of the rank's own, behind the rendezvous port and those that schedulers and servers use."""
         assert self.port is not None
         return self.port + RESERVED_PORTS + rank
 
@@ -69,7 +66,7 @@ def place_from(environment: Mapping[str, str] = os.environ) -> Place:
     """
     environment = _with_openmpi(environment)
     if "WORLD_SIZE" not in environment:
-        return Place(rank=0, world_size=1, local_rank=0, local_world_size=1, address=None, port=None)
+        return Place(0, 1, 0, 1, address=None, port=None)
     missing = [name for name in ("RANK", "MASTER_ADDR", "MASTER_PORT") if name not in environment]
     if missing:
         raise ValueError(f"WORLD_SIZE is set, but {', '.join(missing)} is not; set all of them or none")
@@ -79,28 +76,24 @@ def place_from(environment: Mapping[str, str] = os.environ) -> Place:
     local_world_size = _number(environment, "LOCAL_WORLD_SIZE", world_size)
     nodes = tuple(name for name in environment.get(NODES, "").split(",") if name)
     if nodes and len(nodes) * local_world_size != world_size:
-        raise ValueError(
-            f"{NODES} names {len(nodes)} nodes of {local_world_size} ranks, but WORLD_SIZE is {world_size}"
-        )
-    return Place(
-        rank=rank,
-        world_size=world_size,
-        local_rank=_number(environment, "LOCAL_RANK", rank),
-        local_world_size=local_world_size,
-        address=environment["MASTER_ADDR"],
-        port=_number(environment, "MASTER_PORT"),
-        nodes=nodes,
-    )
+        named = f"{NODES} names {len(nodes)} nodes of {local_world_size} ranks"
+        raise ValueError(f"{named}, but WORLD_SIZE is {world_size}")
+    local_rank, port = _number(environment, "LOCAL_RANK", rank), _number(environment, "MASTER_PORT")
+    address = environment["MASTER_ADDR"]
+    return Place(rank, world_size, local_rank, local_world_size, address, port, nodes)
 
 
 def _with_openmpi(environment: Mapping[str, str]) -> Mapping[str, str]:
     """Return the environment with what OpenMPI says in the names of torchrun."""
     if "WORLD_SIZE" in environment or int(environment.get("OMPI_COMM_WORLD_SIZE", "1")) < 2:
         return environment
-    names = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE")
-    rank, size, local_rank, local_size = (environment[f"OMPI_COMM_WORLD_{name}"] for name in names)
-    places = {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": local_rank, "LOCAL_WORLD_SIZE": local_size}
-    return {**environment, **places}
+    names = {
+        "RANK": "RANK",
+        "SIZE": "WORLD_SIZE",
+        "LOCAL_RANK": "LOCAL_RANK",
+        "LOCAL_SIZE": "LOCAL_WORLD_SIZE",
+    }
+    return {**environment, **{name: environment[f"OMPI_COMM_WORLD_{own}"] for own, name in names.items()}}
 
 
 def _number(environment: Mapping[str, str], name: str, default: int | None = None) -> int:

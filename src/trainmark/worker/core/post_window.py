@@ -233,10 +233,7 @@ def _own_pass(training: Training) -> tuple[Any, str | None]:
 
 
 def _check_movement(step: WitnessedStep) -> Verified:
-    """Check that both steps changed the parameters and the running statistics.
-
-    A step of gradient descent that is smaller than rounding may leave a parameter unchanged.
-    """
+    """Check that both steps changed statistics and parameters, but those that gradient descent may round away."""
     training, (before, between, after) = step.training, step.weights
     is_trainable = training.task.is_trainable
     pairs = ((before, between), (between, after))

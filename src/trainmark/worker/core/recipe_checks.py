@@ -51,10 +51,7 @@ lie within the last bits of a number of FP32 has a chance below 1e-7.
 
 
 def check_loss(training: Training, settings: Settings, batch: Sequence[Any] | None, alone: Any) -> Verified:
-    """Check the loss of the last step that moved the weights. All ranks must call it.
-
-    ``alone`` is the own pass of its ``batch`` at the weights before the step.
-    """
+    """Check the loss of the last step that moved the weights by its own pass (``alone``). All ranks must call it."""
     found = _check_types(getattr(alone, "loss_types", None))
     plain = None if batch is None or alone is None else training.task.plain_loss(settings, batch, alone)
     taken = training.losses()[settings.steps + WITNESS_STEPS - 1]

@@ -123,10 +123,9 @@ def truth(text: str) -> bool:
 
 def positive(text: str) -> int:
     """Return a whole number of at least 1."""
-    value = count(text)
-    if value == 0:
+    if count(text) == 0:
         raise argparse.ArgumentTypeError("must be at least 1")
-    return value
+    return int(text)
 
 
 def count(text: str) -> int:

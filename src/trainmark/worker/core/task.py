@@ -131,10 +131,7 @@ class Task(Generic[Own]):
         return f"{self.headline}/s"
 
     def add_flags(self, parser: argparse.ArgumentParser) -> None:
-        """Add the task's own flags, and set the defaults of the recipe.
-
-        A flag or default must set ``epoch_samples``, the length of an epoch of synthetic samples.
-        """
+        """Add the task's flags, with ``epoch_samples`` (an epoch of synthetic ones), and set the recipe's defaults."""
         raise NotImplementedError
 
     def defaults(self, _model: str) -> Mapping[str, Any]:

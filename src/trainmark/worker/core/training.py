@@ -185,22 +185,16 @@ class Training(Backend):
         facts = self.facts()
         scale = (self.settings.recipe.loss_scale or "dynamic") if facts.loss_scaled else None
         loaders = {} if self.feed.workers is None else {"loader_workers": self.feed.workers}
+        own = ("framework_version", "device", "device_name", "parameters", "threads")
+        optimizer = {"name": facts.optimizer, "implementation": facts.implementation, "loss_scale": scale}
         return {
-            "framework_version": facts.framework_version,
-            "device": facts.device,
-            "device_name": facts.device_name,
-            "parameters": facts.parameters,
-            "threads": facts.threads,
+            **{name: getattr(facts, name) for name in own},
             "decoder": self.feed.decoder,
             **loaders,
             **self.task.parameters(self.settings, self.epoch_samples),
             "backend": self.ranks.backend,
             "compiler_mode": facts.compiler_mode,
-            "optimizer": {
-                "name": facts.optimizer,
-                "implementation": facts.implementation,
-                "loss_scale": scale,
-            },
+            "optimizer": optimizer,
             "peak_memory_of": facts.peak_memory_of,
             **facts.others,
         }

@@ -112,10 +112,7 @@ def averaged(training: Training, gradients: Mapping[str, Any], names: Sequence[s
 
 
 def check_update(step: WitnessedStep) -> tuple[Verified, dict[str, Unexplained]]:
-    """Solve rate and momentum from the update; report them and its unexplained part, and doubt other ones.
-
-    Return also the part of the update that only decay explains, by parameter.
-    """
+    """Solve rate and momentum of the update and doubt others; return also, by parameter, what only decay explains."""
     recipe = step.settings.recipe
     found = Verified({"learning_rate_asked": step.rate, "momentum_asked": recipe.momentum})
     found.data.update(learning_rate=None, momentum=None, residual=None)

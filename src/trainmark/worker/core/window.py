@@ -173,24 +173,14 @@ def measure(
     warmup_s = [seconds_between(i - 1, i) for i in range(1, warmup_steps)]
     measured_s = [seconds_between(window_start, warmup_steps)]
     measured_s += [seconds_between(i - 1, i) for i in range(warmup_steps + 1, steps)]
-    return Timeline(
-        first_step_s=first_step_s,
-        step_s=[first_step_s, *warmup_s, *measured_s],
-        window_ns=t1 - t0,
-        first_step_at=first_step_at,
-        window_at=window_at,
-        compile_s=compile_s,
-        compiled_in_window=None if before is None or after is None else after - before,
-        loading=[state for state in loading if state is not None] or None,
-    )
+    step_s = [first_step_s, *warmup_s, *measured_s]
+    compiled = None if before is None or after is None else after - before
+    states = [state for state in loading if state is not None] or None
+    return Timeline(first_step_s, step_s, t1 - t0, first_step_at, window_at, compile_s, compiled, states)
 
 
 def run_steps(
-    training: Steps,
-    first: int,
-    end: int,
-    beat: Callable[[int], None] | None,
-    clock_ns: Callable[[], int],
+    training: Steps, first: int, end: int, beat: Callable[[int], None] | None, clock_ns: Callable[[], int]
 ) -> None:
     """Run steps ``first`` to ``end - 1``; the same code for warm-up and window."""
     step, mark = training.step, training.marks.mark

@@ -14,10 +14,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-NORM_EPSILON = 1e-5
-
-DEVIATION = 0.02
-"""Of the weights at the start; those of the two products that a block adds to its input are smaller."""
+NORM_EPSILON, DEVIATION = 1e-5, 0.02
+"""``DEVIATION`` of the weights at the start: those of the two products that a block adds to its input are smaller."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +51,8 @@ class Decoder:
 
         The outputs of ``qkv`` are all queries, then all keys, then all values; each has its heads one after another.
         """
-        return {
-            f"block{block}.{name}": shape
-            for block in range(self.layers)
-            for name, shape in self.block().items()
-        }
+        blocks, own = range(self.layers), self.block()
+        return {f"block{block}.{name}": shape for block in blocks for name, shape in own.items()}
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of every parameter by name; products are (outputs, inputs), as the classifier is."""
@@ -191,16 +186,15 @@ def is_norm(name: str) -> bool:
 
 
 LLAMA_3_2_1B = Llama(
-    layers=16,
-    heads=32,
-    width=2048,
-    vocabulary=128256,
-    positions=131072,
-    shared_heads=8,
-    head=64,
-    inner=8192,
+    layers=16, heads=32, width=2048, vocabulary=128256, positions=131072, shared_heads=8, head=64, inner=8192,
     rotation=Rotation(base=500000.0, factor=32.0, slow=1.0, fast=4.0, positions=8192),
-)
+)  # fmt: skip
+
+# Its rotation is as short as it is, so that all three ranges of its waves are there.
+LLAMA_TINY = Llama(
+    layers=2, heads=4, width=64, vocabulary=512, positions=128, shared_heads=2, head=16, inner=176,
+    rotation=Rotation(base=10000.0, factor=32.0, slow=1.0, fast=4.0, positions=128),
+)  # fmt: skip
 
 # 124 373 760, 139 584, 1 235 814 400, 3 212 749 824 and 125 248 parameters; the reduced forms have 2 360 576, 8 653 312
 # and 3 147 008.
@@ -209,18 +203,7 @@ ARCHITECTURES: Mapping[str, Decoder] = {
     "gpt2_tiny": Gpt(layers=2, heads=4, width=64, vocabulary=512, positions=128),
     "llama3.2_1b": LLAMA_3_2_1B,
     "llama3.2_3b": replace(LLAMA_3_2_1B, layers=28, heads=24, width=3072, head=128),
-    "llama_tiny": Llama(
-        layers=2,
-        heads=4,
-        width=64,
-        vocabulary=512,
-        positions=128,
-        shared_heads=2,
-        head=16,
-        inner=176,
-        # As short as it is, so that all three ranges of its waves are there.
-        rotation=Rotation(base=10000.0, factor=32.0, slow=1.0, fast=4.0, positions=128),
-    ),
+    "llama_tiny": LLAMA_TINY,
     # What the check of equal work trains in place of a model of that name: the same layers, fewer and smaller.
     "gpt2_124m-reduced": Gpt(layers=2, heads=4, width=256, vocabulary=2048, positions=1024),
     "llama3.2_1b-reduced": replace(

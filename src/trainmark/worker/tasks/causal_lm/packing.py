@@ -6,7 +6,7 @@ within documents, positions begin at 0 in each, and no document predicts the fir
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 NO_PACKING, DOCUMENTS = "none", "documents"
 """Sequences that are cut from one stream of tokens, and documents of unlike lengths that are packed into sequences."""
@@ -17,28 +17,15 @@ PART, SPREAD = 1 / 16, 1.0
 Long documents are rare and have most of the tokens, as in texts of the web.
 """
 
-SHORTEST = 2
-"""A document of one token predicts nothing."""
-
-MISSES = 8
-"""So many documents fit into no sequence any more before packing ends."""
+SHORTEST, MISSES = 2, 8
+"""A document of one token predicts nothing; packing ends when so many documents fit into no sequence any more."""
 
 STREAM = 7
 """Distinguishes the random numbers of lengths from those of tokens."""
 
 
-class Attended(NamedTuple):
-    """``tokens`` that are passed and belong to documents, and ``pairs`` of a token and one of its document's."""
-
-    tokens: int
-    pairs: int
-
-
 def pack(sequences: int, length: int, seed: int) -> list[list[int]]:
-    """Return the lengths of the synthetic documents of each sequence, each packed into the first that has room.
-
-    They are the same on every rank, so that all ranks have equally much to do.
-    """
+    """Return lengths of each sequence's synthetic documents, the same on every rank, each in the first with room."""
     import numpy as np
 
     random = np.random.default_rng([seed, STREAM])
@@ -66,15 +53,12 @@ def number(packed: list[list[int]], length: int) -> Any:
 
 
 def predicted(documents: Any) -> Any:
-    """Return which of the predicted places (batch, length) count: those whose document the place before belongs to.
-
-    Takes arrays of numpy, JAX and PyTorch.
-    """
+    """Return which predicted places (batch, length) are of the document of the one before (numpy, JAX or PyTorch)."""
     return (documents[:, 1:] == documents[:, :-1]) & (documents[:, 1:] > 0)
 
 
-def attended(documents: Any) -> Attended:
-    """Return what is passed of a batch (numpy), by document; padding is not counted."""
+def attended(documents: Any) -> tuple[int, int]:
+    """Return the tokens of documents that are passed of a batch (numpy), and the pairs of two in one document."""
     import numpy as np
 
     tokens = pairs = 0
@@ -82,4 +66,4 @@ def attended(documents: Any) -> Attended:
         counts = np.bincount(row)[1:]
         tokens += int(counts.sum())
         pairs += int((counts**2).sum())
-    return Attended(tokens, pairs)
+    return tokens, pairs

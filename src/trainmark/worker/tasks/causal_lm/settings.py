@@ -1,7 +1,6 @@
 """The settings of runs of language models: their flags, and the recipes of GPT-2 and of Llama."""
 
 import argparse
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...core.settings import ADAMW, AdamRecipe, Settings, count, norm, positive
@@ -57,14 +56,8 @@ ADAM_FIELDS = ("second_momentum", "epsilon", "clip_norm", "warmup_updates")
 EPOCH_SEQUENCES = 8_823_000
 """An epoch of made-up data is as long as OpenWebText's nine billion tokens in sequences of 1024."""
 
-LLAMA_RECIPE: Mapping[str, float] = {
-    "learning_rate": 3e-4,
-    "weight_decay": 0.1,
-    "clip_norm": 1.0,
-    "warmup_updates": 200,
-}
+LLAMA_RECIPE = {"learning_rate": 3e-4, "weight_decay": 0.1, "clip_norm": 1.0, "warmup_updates": 200}
 """Where it is another than GPT-2's: that of torchtitan's configurations of Llama 3 (``llama3_8b.toml``)."""
-
 
 DDP, FSDP2 = "ddp", "fsdp2"
 """``ddp``: each rank has the whole model. ``fsdp2``: the ranks share weights, gradients and the optimizer's state."""

@@ -44,7 +44,6 @@ USEFUL = "useful_tokens"
 LARGEST_SHARE = 0.5
 """The largest plausible share of one token among those that are predicted."""
 
-
 Text = TypeVar("Text", bound=LanguageSettings)
 
 
@@ -87,12 +86,9 @@ class TextTask(Task[Text]):
         self, settings: Text, expected: Expected, observed: ObservedLayers | None, alone: Any
     ) -> Verified:
         """Check the types of the products in the step after the window, and the length of its sequences."""
-        if observed is not None:
-            length = observed.sequence_length
-        else:
-            length = (
-                alone.operations[0].output[1] if isinstance(alone, Observation) and alone.operations else None
-            )
+        length = None if observed is None else observed.sequence_length
+        if observed is None and isinstance(alone, Observation) and alone.operations:
+            length = alone.operations[0].output[1]
         found = check_types(expected, None if observed is None else observed.types.items())
         found.data["seen_sequence_length"] = length
         if length not in (None, settings.sequence_length):
@@ -137,13 +133,9 @@ class CausalLM(TextTask[CausalSettings]):
 
     def parameters(self, settings: CausalSettings, epoch_samples: int) -> dict[str, Any]:
         operations = self.operations(settings)
-        return {
-            **super().parameters(settings, epoch_samples),
-            "packing": settings.packing,
-            "operations_per_token": {
-                name: count // settings.sequence_length for name, count in operations.items()
-            },
-        }
+        each = {name: count // settings.sequence_length for name, count in operations.items()}
+        own = super().parameters(settings, epoch_samples)
+        return {**own, "packing": settings.packing, "operations_per_token": each}
 
     def operations(self, settings: CausalSettings) -> dict[str, int]:
         """Return those of a sequence, by both conventions; packed ones have those of their documents on average."""
@@ -169,10 +161,7 @@ class CausalLM(TextTask[CausalSettings]):
         return np.where(documents > 0, tokens, 0), documents
 
     def unrelated(self, settings: CausalSettings, rank: int) -> tuple[Sequence[Any], Sequence[Any]] | None:
-        """Return two packed batches that differ in padding alone, which stands before a document.
-
-        Attention that crosses a border, as plain causal attention does, gives them different losses.
-        """
+        """Return two packed batches that differ in padding before a document, which attention must not reach."""
         import numpy as np
 
         if not settings.packed:
@@ -247,10 +236,7 @@ def packed_loss(losses: Any, documents: Any) -> PlainLoss:
 
 
 def losses_of_tokens(logits: Any, tokens: Any) -> Any:
-    """Return the cross entropy of each predicted token (batch, length); None without logits of all of them.
-
-    ``logits`` is (batch, length, vocabulary), ``tokens`` (batch, length + 1).
-    """
+    """Return each token's cross entropy (batch, length); None without logits (batch, length, vocabulary) of all."""
     import numpy as np
 
     if logits is None or logits.shape[:2] != (tokens.shape[0], tokens.shape[1] - 1):

@@ -20,10 +20,7 @@ class TokenFile(MappedFile):
     """A file of tokens; its manifest says their type, else they are of 2 bytes."""
 
     def __init__(self, source: str, vocabulary: int, length: int) -> None:
-        """Open ``source`` (the file, or its folder) for sequences of ``length`` tokens and the one after them.
-
-        Raises ``RunError`` (failed) for a file that is missing, cut, too short or of a larger vocabulary.
-        """
+        """Open a file or its folder; raise ``RunError`` if it is missing, cut, too short or of a larger vocabulary."""
         import numpy as np
 
         super().__init__(source, vocabulary, length)
@@ -42,10 +39,7 @@ class TokenFile(MappedFile):
         self.sequences = (tokens - 1) // length
 
     def rows(self, numbers: Any) -> Any:
-        """Return the sequences of these numbers, (len(numbers), length + 1) in int64.
-
-        Raises ``RunError`` (failed) for a token outside of the model's vocabulary, naming where it is.
-        """
+        """Return sequences (numbers, length + 1) in int64; raise ``RunError`` for a token outside of the vocabulary."""
         import numpy as np
 
         rows = np.empty((len(numbers), self._length + 1), np.int64)

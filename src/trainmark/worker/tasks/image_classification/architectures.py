@@ -8,6 +8,7 @@ stage in its first 3x3 convolution instead of its first 1x1; MobileNetV1 of Howa
 (https://arxiv.org/abs/1704.04861, table 1), width 1.0.
 """
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -22,20 +23,8 @@ RESNET50_STAGES = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))
 RESNET_EXPANSION = 4
 
 MOBILENET_BLOCKS = (
-    (64, 1),
-    (128, 2),
-    (128, 1),
-    (256, 2),
-    (256, 1),
-    (512, 2),
-    (512, 1),
-    (512, 1),
-    (512, 1),
-    (512, 1),
-    (512, 1),
-    (1024, 2),
-    (1024, 1),
-)
+    (64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(512, 1)] * 5, (1024, 2), (1024, 1),
+)  # fmt: skip
 """Output channels and stride of each depthwise-separable block."""
 
 TINY_BLOCKS = ((32, 1), (64, 2))
@@ -75,17 +64,10 @@ class Architecture(NamedTuple):
     convolutions: tuple[Convolution, ...]
     features: int
 
-    @property
-    def backbone_parameters(self) -> int:
-        """Return the trainable parameters below the classifier."""
-        return sum(
-            conv.outputs * (conv.inputs // conv.groups) * conv.kernel**2 + 2 * conv.outputs
-            for conv in self.convolutions
-        )
-
     def parameters(self, classes: int) -> int:
         """Return the trainable parameters with a classifier (weights and biases) of ``classes`` classes."""
-        return self.backbone_parameters + (self.features + 1) * classes
+        backbone = sum(math.prod(conv.weight_shape) + 2 * conv.outputs for conv in self.convolutions)
+        return backbone + (self.features + 1) * classes
 
     def multiply_adds(self, size: int, classes: int) -> int:
         """Return those of the forward pass of one square image of ``size`` pixels: convolutions and classifier."""
@@ -93,15 +75,15 @@ class Architecture(NamedTuple):
 
     def layers(self, size: int, classes: int) -> list[Layer]:
         """Return what convolutions and classifier do with a square image of ``size`` pixels, in forward order."""
-        layers, entered = [], (size, "")
+        layers, entered, last = [], size, ""
         for conv in self.convolutions:
             block, _, word = conv.name.rpartition(".")
-            if block != entered[1]:
-                entered = (_pooled(size) if block == POOLED else size, block)
-                size = entered[0]
-            into = entered[0] if word == "shortcut" else size
+            if block != last:
+                size = entered = (size + 2 - 3) // 2 + 1 if block == POOLED else size
+                last = block
+            into = entered if word == "shortcut" else size
             outside = (into + 2 * conv.padding - conv.kernel) // conv.stride + 1
-            weights = conv.outputs * (conv.inputs // conv.groups) * conv.kernel**2
+            weights = math.prod(conv.weight_shape)
             read, given = into**2 * conv.inputs, outside**2 * conv.outputs
             layers.append(Layer(conv.name, read, given, weights, outside**2 * weights))
             size = outside
@@ -142,17 +124,11 @@ class Architecture(NamedTuple):
             shapes[conv.name + ".conv.weight"] = conv.weight_shape
             for vector in ("weight", "bias", "running_mean", "running_var"):
                 shapes[conv.name + ".bn." + vector] = (conv.outputs,)
-        shapes["classifier.weight"] = (classes, self.features)
-        shapes["classifier.bias"] = (classes,)
-        return shapes
+        return {**shapes, "classifier.weight": (classes, self.features), "classifier.bias": (classes,)}
 
 
 POOLED = "stage1.block0"
 """The block before which ResNet has a max pool of 3 x 3, stride 2."""
-
-
-def _pooled(size: int) -> int:
-    return (size + 2 - 3) // 2 + 1
 
 
 def is_trainable(name: str) -> bool:

@@ -70,10 +70,7 @@ def single_threaded(*_worker: int) -> None:
 
 
 def load_image(path: str, draw: Draw, size: int, seed: int, decoder: Decoder) -> Any:
-    """Return one training image, bytes (size, size, 3): decoded, cropped and flipped by the draw's randomness.
-
-    Raises ``RunError`` (failed), naming the file, if it cannot be read or is not a whole JPEG.
-    """
+    """Return a training image, bytes (size, size, 3), cropped and flipped by the draw, or raise ``RunError``."""
     try:
         image = decode_whole(Path(path).read_bytes(), decoder)
     except OSError as error:

@@ -10,9 +10,7 @@ from typing import NamedTuple
 from ...core.outcomes import FAILED, RunError
 
 # Mean and standard deviation of ImageNet's red, green and blue, for values from 0 to 1.
-MEAN = (0.485, 0.456, 0.406)
-DEVIATION = (0.229, 0.224, 0.225)
-
+MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 SUFFIXES = (".jpg", ".jpeg")
 
@@ -104,11 +102,8 @@ class ImageSampler:
     """
 
     def __init__(self, images: int, batch: int, rank: int, world_size: int, seed: int) -> None:
-        self._images = images
-        self._batch = batch
-        self._rank = rank
-        self._world_size = world_size
-        self._seed = seed
+        self._images, self._batch, self._seed = images, batch, seed
+        self._rank, self._world_size = rank, world_size
 
     def __iter__(self) -> Iterator[list[Draw]]:
         """Yield one list of draws a step."""

@@ -115,8 +115,7 @@ _WRITERS: dict[str, Callable[[Path, Sequence[int]], None]] = {
 }  # fmt: skip
 
 # Said here again: a reference that asks where the loaders ask would agree with what is wrong there.
-MEAN = (0.485, 0.456, 0.406)
-DEVIATION = (0.229, 0.224, 0.225)
+MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 LEAST_PICTURES, LEAST_BATCHES = 32, 2
 """At least so many are looked at: that as many random crops look like no random ones has a chance below 1e-8."""

@@ -26,12 +26,9 @@ class ObservedConfig(facts.ObservedConfig):
 
 def layout_by_axes(shape: tuple[int, ...], channels: int) -> str:
     """Return the layout of an activation or a weight of four axes by where its ``channels`` are."""
-    first, last = shape[1] == channels, shape[3] == channels
-    if first and last:
-        return "either"
-    if first:
-        return "nchw"
-    return "nhwc" if last else "neither"
+    if shape[1] == channels:
+        return "either" if shape[3] == channels else "nchw"
+    return "nhwc" if shape[3] == channels else "neither"
 
 
 def config_by_shapes(
@@ -103,28 +100,14 @@ def by_shared_names(
 
 
 def observe_convolution(
-    name: str,
-    kernel: Iterable[int],
-    stride: Iterable[int],
-    padding: Padding,
-    groups: int,
-    output: Any,
+    name: str, kernel: Iterable[int], stride: Iterable[int], padding: Padding, groups: int, output: Any
 ) -> ObservedConvolution:
     """Return what a convolution is and did; ``output`` is numpy, (batch, channels, height, width)."""
     import numpy as np
 
-    (kernel_height, kernel_width), (down, right) = kernel, stride
-    flat = np.asarray(output, np.float64).ravel()
-    return ObservedConvolution(
-        name=name,
-        kernel=(kernel_height, kernel_width),
-        stride=(down, right),
-        padding=padding,
-        groups=groups,
-        output=tuple(output.shape),
-        output_norm=float(np.sqrt(flat @ flat)),
-        values=output,
-    )
+    (height, width), (down, right), flat = kernel, stride, np.asarray(output, np.float64).ravel()
+    shape, size = tuple(output.shape), float(np.sqrt(flat @ flat))
+    return ObservedConvolution(name, (height, width), (down, right), padding, groups, shape, size, output)
 
 
 def symmetric(padding: Iterable[int]) -> Padding:
@@ -193,11 +176,8 @@ def measured(images: Any) -> tuple[tuple[int, int], float, float]:
     import numpy as np
 
     values = np.asarray(images, np.float32)
-    return (
-        (values.shape[2], values.shape[3]),
-        float(values.mean(dtype=np.float64)),
-        float(values.std(dtype=np.float64)),
-    )
+    mean, deviation = values.mean(dtype=np.float64), values.std(dtype=np.float64)
+    return (values.shape[2], values.shape[3]), float(mean), float(deviation)
 
 
 def verify_layers(settings: ImageSettings, expected: Expected, observed: ObservedLayers | None) -> Verified:

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 from ...core.settings import Recipe, Settings, positive, truth
 
-LAYOUTS = ("nchw", "nhwc")
-
 IMAGENET_IMAGES = 1_281_167
 """The training images of ImageNet-1k: the epoch of synthetic data."""
 
@@ -33,7 +31,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags, and make the recipe that of NVIDIA's PyTorch ConvNets (DGX1_RN50_AMP_90E.sh)."""
     images = parser.add_argument_group("images")
     images.add_argument("--image-size", type=positive, default=224, metavar="N", help="side in pixels")
-    images.add_argument("--layout", choices=LAYOUTS, default="nchw", help="order of an image batch in memory")
+    images.add_argument(
+        "--layout", choices=("nchw", "nhwc"), default="nchw", help="order of an image batch in memory"
+    )
     images.add_argument("--classes", type=positive, default=1000, metavar="N", help="outputs of the network")
     images.add_argument(
         "--bn-weight-decay", type=truth, nargs="?", const=True, default=False, metavar="true|false",

@@ -8,9 +8,9 @@ from typing import Any
 from zlib import crc32
 
 from ...core.backend import Observation
-from ...core.equivalence import sketch
 from ...core.facts import Expected
 from ...core.task import Check, Piece, PlainLoss, Task, Verified
+from ..products import describe_logits
 from .architectures import ARCHITECTURES, BATCH_NORM_EPSILON, BATCH_NORM_MOMENTUM, is_batch_norm, is_trainable
 from .observing import ObservedConvolution, verify_layers
 from .settings import ImageRecipe, ImageSettings, add_flags
@@ -22,10 +22,7 @@ PATIENCE_S = 5.0
 
 
 def list_images(source: str) -> list[str] | None:
-    """Return the paths of the images in the class folders of ``source``, or in a list file, in their order.
-
-    None if it is another form of data set, or takes longer than ``PATIENCE_S``.
-    """
+    """Return the paths in class folders or a list file, in order; None for another form, or after ``PATIENCE_S``."""
     root, give_up = Path(source), time.monotonic() + PATIENCE_S
     paths: list[str] = []
     try:
@@ -102,11 +99,8 @@ def _largest_of_each_window(values: Any) -> Any:
     return np.maximum.reduce(windows)
 
 
-PATCHES = (1, 3, 8, 24)
-"""The patches in a row of a made-up picture whose pixels differ as a photo's do."""
-
-LARGEST_CLASS = 0.8
-"""The largest plausible share of one class in a data set."""
+PATCHES, LARGEST_CLASS = (1, 3, 8, 24), 0.8
+"""The patches in a row of a made-up picture whose pixels differ as a photo does; the largest share of a class."""
 
 
 class ImageClassification(Task[ImageSettings]):
@@ -131,18 +125,13 @@ class ImageClassification(Task[ImageSettings]):
         return {"images": samples}
 
     def parameters(self, settings: ImageSettings, epoch_samples: int) -> dict[str, Any]:
-        return {
-            "layout": settings.layout,
-            "image_size": settings.image_size,
-            "classes": settings.classes,
-            "epoch_images": epoch_samples,
-        }
+        own = {name: getattr(settings, name) for name in ("layout", "image_size", "classes")}
+        return {**own, "epoch_images": epoch_samples}
 
     def operations(self, settings: ImageSettings) -> dict[str, int]:
         """Return those of convolutions and classifier."""
-        return {
-            "counted": 6 * ARCHITECTURES[settings.model].multiply_adds(settings.image_size, settings.classes)
-        }
+        model = ARCHITECTURES[settings.model]
+        return {"counted": 6 * model.multiply_adds(settings.image_size, settings.classes)}
 
     def pieces(self, settings: ImageSettings, value_bytes: int) -> list[Piece]:
         """Return the passes of convolutions and classifier, and the update by SGD with momentum in float32.
@@ -151,9 +140,8 @@ class ImageClassification(Task[ImageSettings]):
         its weights and, but for the first layer, of its input.
         """
         pieces, batch, weights = [], settings.batch_per_device, 0
-        for number, layer in enumerate(
-            ARCHITECTURES[settings.model].layers(settings.image_size, settings.classes)
-        ):
+        layers = ARCHITECTURES[settings.model].layers(settings.image_size, settings.classes)
+        for number, layer in enumerate(layers):
             once = layer.inputs + layer.outputs
             forward = 2 * layer.multiply_adds * batch
             gradients = batch * (once + (layer.inputs if number else 0)) + 2 * layer.weights
@@ -166,8 +154,7 @@ class ImageClassification(Task[ImageSettings]):
         return [*pieces, Piece("update", 0, weights * (4 * 4 + value_bytes))]
 
     def requested(self, settings: ImageSettings) -> dict[str, Any]:
-        layout = settings.layout
-        return {"activation_layout": layout, "weight_layout": layout}
+        return {"activation_layout": settings.layout, "weight_layout": settings.layout}
 
     def synthetic(self, settings: ImageSettings, rank: int) -> tuple[Any, Any]:
         """Return noise (batch, 3, size, size) in float32, and labels (batch,) in int64."""
@@ -212,10 +199,8 @@ class ImageClassification(Task[ImageSettings]):
         """Return the cross entropy with smoothed labels."""
         from ...core.recipe_checks import cross_entropy
 
-        logits = getattr(alone, "logits", None)
-        if logits is None:
-            return None
-        return cross_entropy(logits, batch[1], settings.recipe.label_smoothing)
+        logits, smoothing = getattr(alone, "logits", None), settings.recipe.label_smoothing
+        return None if logits is None else cross_entropy(logits, batch[1], smoothing)
 
     def is_trainable(self, name: str) -> bool:
         """Return whether it is not one of a batch norm's running statistics."""
@@ -239,7 +224,7 @@ class ImageClassification(Task[ImageSettings]):
             statistic=batch_statistic,
             facts={"classes": classes},
             layers=_convolutions,
-            outputs=_logits,
+            outputs=describe_logits,
             reach=lambda observed, weights: {
                 "pre_activations": pre_activations(settings.model, observed.operations, weights)
             },
@@ -254,7 +239,3 @@ def batch_statistic(before: Any, after: Any) -> Any:
 def _convolutions(observed: Observation) -> dict[str, Any]:
     described = [conv._asdict() for conv in observed.operations]
     return {"convolutions": [{name: conv[name] for name in conv if name != "values"} for conv in described]}
-
-
-def _logits(observed: Observation) -> dict[str, Any]:
-    return {"logits": sketch("logits", observed.logits)}

@@ -9,12 +9,8 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-NORM_EPSILON = 1e-12
-
-DEVIATION = 0.02
-"""Of the weights at the start."""
-
-SEGMENTS = 2
+NORM_EPSILON, DEVIATION, SEGMENTS = 1e-12, 0.02, 2
+"""``DEVIATION`` is that of the weights at the start."""
 
 
 class Bert(NamedTuple):

@@ -31,10 +31,7 @@ class RecordFiles:
     """Files of records, mapped into memory."""
 
     def __init__(self, source: str, settings: MaskedSettings) -> None:
-        """Open ``source``, a file or a folder with ``*.tfrecord``, and find where each record lies.
-
-        Raises ``RunError`` (failed) for what is not there, empty or cut.
-        """
+        """Find the records of a file, or of a folder's ``*.tfrecord``; raise ``RunError`` if missing, empty or cut."""
         self._given = source, settings
         path = Path(source)
         self._paths = sorted(path.glob("*.tfrecord")) if path.is_dir() else [path]
@@ -56,10 +53,7 @@ class RecordFiles:
         self.sequences = len(self._places)
 
     def rows(self, numbers: Any) -> tuple[Any, ...]:
-        """Return the sequences of these numbers, as the task's batch has them.
-
-        Raises ``RunError`` (failed), naming the record, for one that is not as the settings and the model want it.
-        """
+        """Return sequences as the task's batch has them; raise ``RunError`` that names a record of other settings."""
         import numpy as np
 
         rows = [self._row(int(number)) for number in numbers]

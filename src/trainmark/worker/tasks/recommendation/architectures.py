@@ -18,21 +18,16 @@ follow those of the field before.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, ClassVar
 
-DENSE, CATEGORIES = 13, 26
-"""The fields of Criteo's click logs."""
-
-CROSSES = ((0, 1), (2, 3))
-"""The categorical fields, from 0, that are crossed for the wide side."""
+DENSE, CATEGORIES, CROSSES = 13, 26, ((0, 1), (2, 3))
+"""The fields of Criteo's click logs, and the categorical ones, from 0, that are crossed for the wide side."""
 
 TABLE_LIMIT = 0.05
 """Of the tables' weights at the start."""
 
-WIDE, DEEP = "wide.table", "deep.table"
-
-TABLES = "tables"
-"""DLRM's 26, in one array."""
+WIDE, DEEP, TABLES = "wide.table", "deep.table", "tables"
+"""The tables of Wide & Deep, and DLRM's 26, in one array."""
 
 VECTORS = CATEGORIES + 1
 """What DLRM's interaction takes pairs of: the bottom's vector, and a row for each field."""
@@ -40,17 +35,18 @@ VECTORS = CATEGORIES + 1
 PAIRS = VECTORS * (VECTORS - 1) // 2
 
 
-Sized = TypeVar("Sized", bound="Recommender")
-
-
 @dataclass(frozen=True)
 class Recommender:
-    """Tables of ``vocabulary`` rows, ``embedding_width`` wide, as large as a run asks for, and further layers."""
+    """Tables of ``vocabulary`` rows, ``embedding_width`` wide, as large as a run asks for, and further layers.
 
+    ``tables`` are the names of what is looked up: by the categorical fields, and by their crosses.
+    """
+
+    tables: ClassVar[tuple[str, ...]]
     vocabulary: int = field(default=0, kw_only=True)
     embedding_width: int = field(default=0, kw_only=True)
 
-    def with_tables(self: Sized, vocabulary: int, embedding_width: int) -> Sized:
+    def with_tables(self, vocabulary: int, embedding_width: int) -> "Recommender":
         """Return the model with tables of this size."""
         return replace(self, vocabulary=vocabulary, embedding_width=embedding_width)
 
@@ -62,14 +58,9 @@ class Recommender:
         """Return the shapes of what is looked up, by name."""
         raise NotImplementedError
 
-    @property
-    def tables(self) -> tuple[str, ...]:
-        """The names of what is looked up, that of the categorical fields first."""
-        raise NotImplementedError
-
     def used_rows(self, batch: Any) -> dict[str, Any]:
         """Return for each table the rows that a ``Batch`` looks up."""
-        raise NotImplementedError
+        return dict(zip(self.tables, (batch.categories, batch.crossed)))
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of every parameter by name; products are (outputs, inputs)."""
@@ -91,6 +82,7 @@ class Recommender:
 class WideDeep(Recommender):
     """Hidden layers of one width; the wide table is as long as the deep one."""
 
+    tables: ClassVar[tuple[str, ...]] = (DEEP, WIDE)
     layers: int
     width: int
 
@@ -102,13 +94,6 @@ class WideDeep(Recommender):
     def table_shapes(self) -> dict[str, tuple[int, ...]]:
         return {WIDE: (self.vocabulary, 1), DEEP: (self.vocabulary, self.embedding_width)}
 
-    @property
-    def tables(self) -> tuple[str, ...]:
-        return DEEP, WIDE
-
-    def used_rows(self, batch: Any) -> dict[str, Any]:
-        return {DEEP: batch.categories, WIDE: batch.crossed}
-
 
 @dataclass(frozen=True)
 class Dlrm(Recommender):
@@ -117,6 +102,7 @@ class Dlrm(Recommender):
     The tables have ``vocabulary`` rows together.
     """
 
+    tables: ClassVar[tuple[str, ...]] = (TABLES,)
     bottom: tuple[int, ...]
     top: tuple[int, ...]
 
@@ -135,13 +121,6 @@ class Dlrm(Recommender):
     def multiply_adds(self) -> int:
         """Return those of the forward pass of one sample: the products, and each pair of vectors once."""
         return super().multiply_adds() + PAIRS * self.embedding_width
-
-    @property
-    def tables(self) -> tuple[str, ...]:
-        return (TABLES,)
-
-    def used_rows(self, batch: Any) -> dict[str, Any]:
-        return {TABLES: batch.categories}
 
 
 def _count(shapes: Mapping[str, tuple[int, ...]]) -> int:

@@ -96,37 +96,29 @@ def made_up(random: Any, count: int, vocabulary: int) -> Batch:
     return Batch(dense, categories, crossed(categories, vocabulary), labels)
 
 
-class ReadAhead:
-    """The items of an iterator, which a thread takes from it beforehand, up to ``count`` and the one in its hand."""
+def read_ahead(items: Iterator[Any], count: int) -> Iterator[Any]:
+    """Yield the items of an iterator, which a thread takes from it beforehand: up to ``count``, and the one in hand."""
+    read: queue.Queue[Any] = queue.Queue(count)
+    over = threading.Event()
 
-    def __init__(self, items: Iterator[Any], count: int) -> None:
-        self._read: queue.Queue[Any] = queue.Queue(count)
-        self._over = threading.Event()
-        threading.Thread(target=_read, args=(items, self._read, self._over), daemon=True).start()
+    def fill() -> None:
+        for item in items:
+            while not over.is_set():
+                try:
+                    read.put(item, timeout=1)
+                    break
+                except queue.Full:
+                    continue
+            if over.is_set():
+                return
 
-    def __iter__(self) -> "ReadAhead":
-        """Return itself."""
-        return self
-
-    def __next__(self) -> Any:
-        """Wait for the next item."""
-        return self._read.get()
-
-    def __del__(self) -> None:
-        """Let the thread end: nobody will take what it reads."""
-        self._over.set()
-
-
-def _read(items: Iterator[Any], read: "queue.Queue[Any]", over: threading.Event) -> None:
-    for item in items:
-        while not over.is_set():
-            try:
-                read.put(item, timeout=1)
-                break
-            except queue.Full:
-                continue
-        if over.is_set():
-            return
+    threading.Thread(target=fill, daemon=True).start()
+    try:
+        while True:
+            yield read.get()
+    finally:
+        # Nobody will take what the thread reads.
+        over.set()
 
 
 COLUMNS = ("label", *(f"I{i + 1}" for i in range(DENSE)), *(f"C{i + 1}" for i in range(CATEGORIES)))
@@ -142,10 +134,7 @@ class ClickFile(MappedFile):
     """A file of raw records; its manifest says how many categories a field has."""
 
     def __init__(self, source: str, vocabulary: int) -> None:
-        """Open ``source`` (the file, or its folder) for tables of ``vocabulary`` rows.
-
-        Raises ``RunError`` (failed) for a file that is missing, empty, cut, without a column, or of more categories.
-        """
+        """Open a file or its folder; raise ``RunError`` if it is missing, empty, cut or does not fit the tables."""
         import numpy as np
 
         super().__init__(source, vocabulary)
@@ -268,10 +257,7 @@ def check_columns(path: Path, columns: Any) -> None:
 
 
 def fitting(path: Path, sizes: list[int] | None, vocabulary: int) -> list[int]:
-    """Return the categories of each field: those that the data set says, or as made-up samples have them.
-
-    Raises ``RunError`` (failed) for more categories than the tables have rows.
-    """
+    """Return the categories of each field, of a data set or as made up; raise ``RunError`` if the tables lack rows."""
     if sizes is None:
         return column_sizes(vocabulary)
     if sum(sizes) > vocabulary:
@@ -306,7 +292,7 @@ def open_feed(
             yield stopped
 
     threaded = settings.loader_workers > 0
-    items: Iterator[Any] = ReadAhead(batches(), AHEAD - 1) if threaded else batches()
+    items = read_ahead(batches(), AHEAD - 1) if threaded else batches()
     feed = LoadedFeed(items, ready, source.samples, None, AHEAD if threaded else 0, produced)
     feed.workers = int(threaded)
     return feed

@@ -172,10 +172,7 @@ class Recommendation(Task[ClickSettings]):
     def rows(
         self, settings: ClickSettings, batches: Sequence[Sequence[Any]], weights: Sequence[Mapping[str, Any]]
     ) -> Verified:
-        """Check the rows that moved in the step before, and that this one does not look up, of this rank's batches.
-
-        SGD has no moments, and moves no such row.
-        """
+        """Check rows that moved in the step before and are not looked up in this one; SGD moves none such."""
         if not isinstance(settings.recipe, AdamRecipe):
             return Verified()
         first, second = (settings.description.used_rows(Batch(*batch)) for batch in batches)
