@@ -71,11 +71,19 @@ def of_each(
     return pytest.mark.parametrize("framework", each, scope=scope)
 
 
-def in_pytorch(test: Callable[..., None]) -> Callable[..., None]:
-    """Mark a test that starts processes of PyTorch alone."""
-    needed, group = in_frameworks("pytorch")
-    marked: Callable[..., None] = needed(group(test))
+def in_framework(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return the mark of a test that starts processes of one framework, in the group of its tests."""
+
+    def marked(test: Callable[..., None]) -> Callable[..., None]:
+        for mark in in_frameworks(name):
+            test = mark(test)
+        return test
+
     return marked
+
+
+in_pytorch = in_framework("pytorch")
+"""The mark of a test that starts processes of PyTorch alone."""
 
 
 def has_extra(framework: str, extra: str) -> bool:

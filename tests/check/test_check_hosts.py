@@ -33,6 +33,12 @@ SHORT = Timeouts(answer_s=3.0, framework_s=3.0)
 """For a host that never answers: it times out however soon other hosts answer."""
 
 
+@pytest.fixture(autouse=True)
+def _short_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time each device for a moment: no test asks how fast it is."""
+    monkeypatch.setattr("trainmark.check.bandwidth._ROUND_S", 0.02)
+
+
 def another_python(folder: Path, text: str) -> tuple[tuple[Path, Path], ...]:
     """Return the paths of a host whose Python is replaced by a shell script."""
     python = folder / "python"

@@ -25,7 +25,10 @@ def connected(hosts: Cluster) -> tuple[RemoteHost, ...]:
 
 
 @pytest.mark.usefixtures("tidy")
-def test_a_host_that_refuses_is_reported_and_the_others_are_checked(hosts: Cluster, tmp_path: Path) -> None:
+def test_a_host_that_refuses_is_reported_and_the_others_are_checked(
+    hosts: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainmark.check.bandwidth._ROUND_S", 0.02)
     with hosts.fault("refuse", "node02"):
         chosen = connected(hosts)
         try:

@@ -126,7 +126,7 @@ def test_a_program_on_two_hosts_is_measured_by_its_command_line(
 
 
 def test_a_killed_rank_is_named_with_its_host(measurement: Measurement) -> None:
-    with measurement.started(f"{TORCHRUN} --steps 100000"):
+    with measurement.started(f"{RANKS['torchrun']} --steps 100000"):
         (rank,) = measurement.ranks()
         os.kill(rank, signal.SIGKILL)
 

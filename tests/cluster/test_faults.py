@@ -136,7 +136,7 @@ def under_way(hosts: Cluster, *words: str) -> Iterator["subprocess.Popen[bytes]"
 
 
 def test_ctrl_c_leaves_nothing_on_any_host_and_resume_goes_on(hosts: Cluster, bench: Bench) -> None:
-    bench.write(ONE, two_that("lasts-10"), card=STEPPING)
+    bench.write(ONE, two_that("lasts-5"), card=STEPPING)
     with under_way(hosts, *by_command(hosts, bench, "ssh")):
         os.kill(controller(hosts), signal.SIGINT)
     hosts.wait_until_quiet()

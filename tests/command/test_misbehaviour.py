@@ -70,7 +70,8 @@ class Campaign:
         return bad, good
 
 
-@pytest.fixture(params=["command", "card"])
+# By a card the program works in the run's own folder; what that changes is tried always, the other deeds rarely.
+@pytest.fixture(params=["command", pytest.param("card", marks=pytest.mark.rare)])
 def campaign(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Campaign:
     monkeypatch.chdir(tmp_path)
     return Campaign(tmp_path, request.param)
@@ -80,8 +81,18 @@ def records(run: dict[str, Any]) -> int:
     return int(run["measurement"]["warmup_steps"] + run["measurement"]["measured_steps"])
 
 
+DEEDS = ("remove-folder", "replace-folder", "replace-log", "replace-files", "fill-folder")
+BY_BOTH = pytest.mark.parametrize("campaign", ["command", "card"], indirect=True)
+
+
 @pytest.mark.parametrize(
-    "deed", ["remove-folder", "replace-folder", "replace-log", "replace-files", "fill-folder"]
+    ("campaign", "deed"),
+    [
+        *(("command", deed) for deed in DEEDS),
+        ("card", "remove-folder"),
+        *(pytest.param("card", deed, marks=pytest.mark.rare) for deed in DEEDS[1:]),
+    ],
+    indirect=["campaign"],
 )
 def test_the_log_is_measured_whatever_happens_to_the_folder(deed: str, campaign: Campaign) -> None:
     bad, _ = campaign.measure(deed)
@@ -146,6 +157,7 @@ def test_closed_output_ends_the_log_and_not_the_campaign(campaign: Campaign) -> 
     assert [(run["outcome"], records(run)) for run in bad] == [("ok", 41)]
 
 
+@BY_BOTH
 def test_a_program_that_kills_its_group_has_failed(campaign: Campaign) -> None:
     bad, _ = campaign.measure("kill-group")
 
@@ -173,6 +185,7 @@ def test_a_hundred_megabytes_of_output_are_read(campaign: Campaign) -> None:
     assert [(run["outcome"], records(run)) for run in bad] == [("ok", 60)]
 
 
+@BY_BOTH
 def test_a_program_that_changes_its_source_costs_its_own_case_alone(campaign: Campaign) -> None:
     campaign.repeats = 2
     assert main(campaign.words("change-source")) in (0, 1)

@@ -53,7 +53,7 @@ def call(mine: list[str], other: list[str], *options: str) -> int:
 
 
 def test_a_program_of_half_the_speed_is_slower(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code = call(command(0.06), command(0.02), "--rounds", "8", "--block-seconds", "0.8", "--skip", "2")
+    code = call(command(0.03), command(0.01), "--rounds", "8", "--block-seconds", "0.4", "--skip", "2")
 
     printed = capsys.readouterr().out
     stored = json.loads((folder / "out" / "blocks.json").read_text())

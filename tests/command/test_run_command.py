@@ -235,16 +235,16 @@ def test_a_program_without_an_end_is_ended_on_purpose(tmp_path: Path, limit: tup
 
 def test_a_program_at_work_that_reaches_its_time_limit_is_answered_with_the_way_out(tmp_path: Path) -> None:
     words = "--style nanogpt --batch-size 32 --steps 1000000"
-    _, results = measured(tmp_path, words, "--repeats", "1", "--timeout", "8")
+    _, results = measured(tmp_path, words, "--repeats", "1", "--timeout", "5")
 
     (run,) = runs(results)
     assert (run["outcome"], run["measurement"]) == ("timeout", None)
-    assert run["reason"].startswith("it took longer than 8 s")
+    assert run["reason"].startswith("it took longer than 5 s")
     assert "end it on purpose (--steps, --epochs or --seconds; stop_after in a card)" in run["reason"]
 
     # One that prints no steps has no number that its end would give.
     (tmp_path / "idle.py").write_text("import time\nprint('loading data', flush=True)\ntime.sleep(60)\n")
-    command = ["run", "--out", "idle", "--repeats", "1", "--timeout", "3", "--", sys.executable, "idle.py"]
+    command = ["run", "--out", "idle", "--repeats", "1", "--timeout", "2", "--", sys.executable, "idle.py"]
     main(command)
     (run,) = runs(json.loads((tmp_path / "idle" / "results.json").read_text()))
     assert (run["outcome"], "on purpose" in run["reason"]) == ("timeout", False)

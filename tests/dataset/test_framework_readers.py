@@ -1,15 +1,14 @@
 """What trainmark converts, read by the frameworks themselves, each in its own environment."""
 
 import json
-import os
-import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from frameworks import framework_python, needs_extra, needs_framework
+from frameworks import in_framework, needs_extra
+from preloading import preloaded
 from trainmark.dataset import example, tfrecord
 from trainmark.dataset.images import Form, ImageFolderSpec, convert, make_image_folder, recordio
 
@@ -28,13 +27,12 @@ def converted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run_script(python: str, code: str, *words: str) -> Any:
-    """Run a piece of Python; return the JSON that it prints last."""
-    done = subprocess.run(
-        [python, "-c", code, *words], capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+def run_script(framework: str, code: str, *words: str) -> Any:
+    """Run a piece of Python in a process that has imported the framework; return the JSON that it prints last."""
+    process = preloaded(framework).start(["-c", *words], {}, Path.cwd(), code)
+    out, errors = process.communicate(300)
+    assert process.returncode == 0, errors
+    return json.loads(out.splitlines()[-1])
 
 
 IN_TENSORFLOW = """
@@ -56,9 +54,9 @@ print(json.dumps({"labels": collections.Counter(found), "order": found, "equal":
 """
 
 
-@needs_framework("tensorflow")
+@in_framework("tensorflow")
 def test_tensorflow_reads_the_shards_and_would_write_the_same_messages(converted: Path) -> None:
-    read = run_script(framework_python("tensorflow"), IN_TENSORFLOW, str(converted / "tfrecord"))
+    read = run_script("tensorflow", IN_TENSORFLOW, str(converted / "tfrecord"))
     assert read["labels"] == LABELS
     assert read["equal"], "protobuf's own deterministic encoding gives other bytes"
 
@@ -79,10 +77,10 @@ print("0")
 """
 
 
-@needs_framework("tensorflow")
+@in_framework("tensorflow")
 def test_records_written_by_tensorflow_are_readable(tmp_path: Path) -> None:
     path = tmp_path / "train-00000-of-00001"
-    run_script(framework_python("tensorflow"), TENSORFLOW_WRITES, str(path))
+    run_script("tensorflow", TENSORFLOW_WRITES, str(path))
     with path.open("rb") as file:
         records = list(tfrecord.read_records(file, path.stat().st_size))
     assert not any(record.broken for record in records)
@@ -110,9 +108,9 @@ print(json.dumps({"order": [int(header.label) for header, _ in by_index],
 """
 
 
-@needs_framework("mxnet")
+@in_framework("mxnet")
 def test_mxnet_reads_the_record_file_by_its_index_and_through_its_iterator(converted: Path) -> None:
-    read = run_script(framework_python("mxnet"), IN_MXNET, str(converted / "recordio"))
+    read = run_script("mxnet", IN_MXNET, str(converted / "recordio"))
     assert read["iterated"] == LABELS
     listing = (converted / "recordio/train.lst").read_text().splitlines()
     assert read["order"] == [float(line.split("\t")[1]) for line in listing]
@@ -130,9 +128,9 @@ print("0")
 """
 
 
-@needs_framework("mxnet")
+@in_framework("mxnet")
 def test_the_magic_number_in_a_record_is_framed_exactly_as_mxnet_frames_it(tmp_path: Path) -> None:
-    run_script(framework_python("mxnet"), MXNET_WRITES, str(tmp_path))
+    run_script("mxnet", MXNET_WRITES, str(tmp_path))
     magic = recordio.MAGIC.to_bytes(4, "little")
     payloads = [b"", b"abcd" + magic + magic + b"ef", magic, b"a" + magic, magic + b"abc"]
     frames = [
@@ -171,17 +169,18 @@ print(json.dumps(counts))
 """
 
 
+@in_framework("pytorch")
 @needs_extra("pytorch", "dali")
 @pytest.mark.parametrize(
     ("loader", "data"), [("dali-cpu", "photos/train"), ("dali-cpu-tfrecord", "tfrecord")]
 )
 def test_dali_gives_two_ranks_every_picture_once_an_epoch(converted: Path, loader: str, data: str) -> None:
-    counts = run_script(framework_python("pytorch"), IN_DALI, str(WORKER), str(converted / data), loader)
+    counts = run_script("pytorch", IN_DALI, str(WORKER), str(converted / data), loader)
     one, other = (Counter(its) for its in counts)
     assert one + other == LABELS
 
 
-@needs_framework("pytorch")
+@in_framework("pytorch")
 @pytest.mark.parametrize("loader", ["dali-cpu", "dali-cpu-tfrecord", "dali-gpu", "dali-gpu-tfrecord"])
 def test_without_dali_its_loaders_are_unsupported_with_a_remedy(tmp_path: Path, loader: str) -> None:
     # Where the environment has DALI, this one comes first and does not import.
@@ -190,20 +189,13 @@ def test_without_dali_its_loaders_are_unsupported_with_a_remedy(tmp_path: Path, 
     (package.parent / "__init__.py").touch()
     (package / "__init__.py").write_text("raise ImportError('libdali.so: cannot open')\n")
     words = [f"--loader={loader}", "--data=anywhere", f"--events={tmp_path}/events", "--threads=1"]
-    command = [
-        framework_python("pytorch"), str(WORKER / "start.py"), "--framework=pytorch", "--model=mobilenet_v1"
-    ]  # fmt: skip
     sizes = ["--batch-per-device=2", "--image-size=32", "--steps=4", "--warmup-steps=2", "--device=cpu"]
-    done = subprocess.run(
-        [*command, *sizes, *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(tmp_path / "first")},
-    )
-    assert done.returncode
-    assert (
-        "unsupported: NVIDIA DALI does not import here (ImportError: libdali.so: cannot open)" in done.stderr
-    )
-    assert "trainmark env create pytorch --extra dali adds it" in done.stderr
-    assert "Traceback" not in done.stderr
+    flags = ["--framework=pytorch", "--model=mobilenet_v1", *sizes, *words]
+    first = f"import runpy, sys\nsys.path.insert(0, {str(tmp_path / 'first')!r})\n"
+    start = f"{first}runpy.run_path(sys.argv[0], run_name='__main__')"
+    process = preloaded("pytorch").start([str(WORKER / "start.py"), *flags], {}, tmp_path, start)
+    _, errors = process.communicate(300)
+    assert process.returncode
+    assert "unsupported: NVIDIA DALI does not import here (ImportError: libdali.so: cannot open)" in errors
+    assert "trainmark env create pytorch --extra dali adds it" in errors
+    assert "Traceback" not in errors

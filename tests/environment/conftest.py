@@ -1,11 +1,18 @@
 """A tiny framework, as a wheel that needs no index: environments are made for real, by venv and pip, in seconds."""
 
+import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tiny_framework import make_wheel
 
 from trainmark.environment import CreationRequest, FrameworkEntry, Variant, find_entry
+from trainmark.environment.interpreter import Interpreter
+from trainmark.environment.pip import Installer
+
+MakeVenv = Callable[[Installer, Interpreter], None]
 
 SMOKE = """
 import json
@@ -22,6 +29,43 @@ versions: {version: tinyframework.__version__, cuda: tinyframework.cuda, nccl: t
 variants:
   cpu: {requirements: [tinyframework==1.0], env_vars: {TINY_HEAP: kept}, hint: "it is nowhere"}
 """
+
+
+@pytest.fixture(scope="session")
+def first_venv(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[[MakeVenv, Installer, Interpreter], Path]:
+    """Return a function that returns a venv of an interpreter, which it makes when it is called for the first time."""
+    made: dict[Path, Path] = {}
+
+    def venv(make: MakeVenv, installer: Installer, interpreter: Interpreter) -> Path:
+        if interpreter.path not in made:
+            folder = tmp_path_factory.mktemp("venv")
+            make(Installer(folder, installer.log, installer.inherited_fds), interpreter)
+            made[interpreter.path] = folder
+        return made[interpreter.path]
+
+    return venv
+
+
+@pytest.fixture(autouse=True)
+def _pip_is_linked(
+    monkeypatch: pytest.MonkeyPatch, first_venv: Callable[[MakeVenv, Installer, Interpreter], Path]
+) -> None:
+    """Have venv install pip once: what it unpacks and compiles for seconds is the same in every environment.
+
+    Tests that start ``trainmark env create`` as a process have it installed each time.
+    """
+    make = Installer.make_venv
+
+    def make_venv(self: Installer, interpreter: Interpreter) -> None:
+        seed = first_venv(make, self, interpreter)
+        self._run([str(interpreter.path), "-I", "-m", "venv", "--without-pip", str(self.folder)], "venv", "")
+        packages = next(seed.glob("lib/python3*/site-packages"))
+        here = self.folder / packages.relative_to(seed)
+        shutil.copytree(packages, here, copy_function=os.link, dirs_exist_ok=True)
+
+    monkeypatch.setattr(Installer, "make_venv", make_venv)
 
 
 @pytest.fixture

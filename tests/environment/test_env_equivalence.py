@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from frameworks import framework_python
+from in_process import InProcessHost
 from trainmark.cli.main import main
 from trainmark.schema.certificate import Certificate
 from trainmark.tasks import TASKS
@@ -19,8 +20,9 @@ Captured = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
-    """Return a home that has the environments of PyTorch and TensorFlow, and no other."""
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a home that has the environments of PyTorch and TensorFlow, and no other; their workers are forked."""
+    monkeypatch.setattr("trainmark.campaign.certifying.LocalHost", InProcessHost)
     (tmp_path / "envs").mkdir()
     for name in ("pytorch", "tensorflow"):
         python = framework_python(name)

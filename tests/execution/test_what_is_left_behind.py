@@ -58,7 +58,7 @@ def test_a_process_that_is_becoming_another_program_is_found(tmp_path: Path) -> 
     mark = str(tmp_path / "run")
     process = subprocess.Popen([script], env={**os.environ, MARK: mark})
     try:
-        found = [marked_pids(mark) for _ in range(200)]
+        found = [marked_pids(mark) for _ in range(80)]
     finally:
         process.kill()
         process.wait()

@@ -1,18 +1,18 @@
 """Real profiles of steps with a planted cost, against a clock in the program: waits, products, an exchange."""
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from frameworks import framework_python, needs_framework
+from frameworks import in_framework, in_frameworks
+from preloading import Copy, preloaded
 from trainmark.placement import free_ports
 from trainmark.profiles import read_profile
 from trainmark.schema.profile import StepProfile, WorkKind
 
-pytestmark = [pytest.mark.training, pytest.mark.xdist_group("planted-steps")]
+pytestmark = pytest.mark.training
 
 STEPS = 4
 
@@ -106,10 +106,15 @@ def profiled(
 ) -> tuple[StepProfile, dict[str, float]]:
     """Run a step under the profiler; return its profile, and the mean seconds of a step by the program's clock."""
     folder.mkdir()
-    words = [framework_python(framework), "-c", code, str(folder), str(STEPS), *arguments]
-    ended = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
-    assert ended.returncode == 0, ended.stderr
-    return read_profile(folder, STEPS, framework), json.loads(ended.stdout.splitlines()[-1])
+    process = started(folder, code, *arguments, framework=framework)
+    out, errors = process.communicate(300)
+    assert process.returncode == 0, errors
+    return read_profile(folder, STEPS, framework), json.loads(out.splitlines()[-1])
+
+
+def started(folder: Path, code: str, *arguments: str, framework: str = "pytorch") -> Copy:
+    """Start a program in a process that has imported the framework."""
+    return preloaded(framework).start(["-c", str(folder), str(STEPS), *arguments], {}, folder, code)
 
 
 def agrees(seconds: float) -> Any:
@@ -128,7 +133,7 @@ measure(step)
 """
 
 
-@needs_framework("pytorch")
+@in_framework("pytorch")
 def test_a_planted_wait_and_doubled_channels_are_found_as_a_clock_finds_them(tmp_path: Path) -> None:
     plain, of_plain = profiled(tmp_path / "a", PYTORCH + PRODUCTS, "512", "0.0")
     waits, of_waits = profiled(tmp_path / "b", PYTORCH + PRODUCTS, "512", "0.05")
@@ -147,8 +152,8 @@ def test_a_planted_wait_and_doubled_channels_are_found_as_a_clock_finds_them(tmp
 @pytest.mark.parametrize(
     "framework",
     [
-        pytest.param("jax", marks=needs_framework("jax")),
-        pytest.param("tensorflow", marks=needs_framework("tensorflow")),
+        pytest.param("jax", marks=in_frameworks("jax")),
+        pytest.param("tensorflow", marks=in_frameworks("tensorflow")),
     ],
 )
 def test_products_and_waits_of_other_frameworks_are_found_as_a_clock_finds_them(
@@ -181,15 +186,15 @@ measure(step)
 """
 
 
-@needs_framework("pytorch")
+@in_framework("pytorch")
 def test_an_exchange_of_two_ranks_is_hidden_behind_work_and_exposed_after_it(tmp_path: Path) -> None:
     port = free_ports(1)
     address = f"os.environ.update(MASTER_ADDR='127.0.0.1', MASTER_PORT='{port}')\n"
     (tmp_path / "b").mkdir()
-    words = [framework_python("pytorch"), "-c", PYTORCH + address + EXCHANGE, str(tmp_path / "b"), str(STEPS)]
-    with subprocess.Popen([*words, "", "1"], stdout=subprocess.DEVNULL) as other:
-        profile, clock = profiled(tmp_path / "a", PYTORCH + address + EXCHANGE, "", "0")
-        assert other.wait(60) == 0
+    other = started(tmp_path / "b", PYTORCH + address + EXCHANGE, "", "1")
+    profile, clock = profiled(tmp_path / "a", PYTORCH + address + EXCHANGE, "", "0")
+    other.communicate(60)
+    assert other.returncode == 0
 
     assert clock["exposed"] > 0.02
     assert profile.kinds[WorkKind.COMMUNICATION] == agrees(clock["exposed"])

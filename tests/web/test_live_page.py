@@ -154,10 +154,10 @@ def test_a_reader_gets_a_change_within_two_looks(suite: RunningSuite, serve: Ser
 
 PROGRAM = """
 import sys, time
-for step in range(1, 31):
+for step in range(1, 21):
     with open(sys.argv[1], "a") as printed:
         printed.write(f"{step} {time.time()}\\n")
-    print(f"step {step}/30 loss 1.0 throughput: {500 + step % 3} samples/s", flush=True)
+    print(f"step {step}/20 loss 1.0 throughput: {500 + step % 3} samples/s", flush=True)
     time.sleep(0.25)
 """
 READERS = 50
@@ -202,7 +202,7 @@ def test_fifty_readers_follow_a_running_suite_within_two_seconds(
     with ThreadPoolExecutor(READERS) as readers:
         states = list(readers.map(lambda _: follow(server, lambda data: "2 runs," in data), range(READERS)))
 
-    times = dict(line.split() for line in printed.read_text().splitlines()[30:])
+    times = dict(line.split() for line in printed.read_text().splitlines()[20:])
     ended = {run: next(out.glob(f"runs/*/{run}/outcome.json")).stat().st_mtime for run in (1, 2)}
     delays, counted = [], []
     for reader in states:
