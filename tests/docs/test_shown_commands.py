@@ -112,9 +112,9 @@ parser = argparse.ArgumentParser()
 for name in ("--steps", "--layout", "--data"):
     parser.add_argument(name)
 parser.parse_args()
-for step in range(1, 301):
+for step in range(1, 121):
     time.sleep(0.002)
-    print(f"step {step}/300 loss {1 / step:.4f} 2.0 ms/step", flush=True)
+    print(f"step {step}/120 loss {1 / step:.4f} 2.0 ms/step", flush=True)
 """
 
 
