@@ -8,8 +8,8 @@ import pytest
 from conftest_logs import Reader
 
 from trainmark.logs import Facts, Severity
+from trainmark.logs.intervals import Chunk, change_of_pace, measure_timing
 from trainmark.logs.plausibility import stalls, with_timing_by
-from trainmark.logs.plausibility.step_timing import Chunk, change_of_pace, measure_timing
 from trainmark.logs.synthetic import SampleRun
 from trainmark.measure.rules import measure_log
 from trainmark.programs import read_log, synthetic_log

@@ -48,7 +48,7 @@ from trainmark.execution import (
 from trainmark.files import write_run_file
 from trainmark.logs import ParsedLog
 from trainmark.logs.events import read_events
-from trainmark.logs.plausibility.intervals import counts_from_zero, steps_since_restart
+from trainmark.logs.intervals import counts_from_zero, steps_since_restart
 from trainmark.measure.gates import MIN_PERIODS
 from trainmark.measure.ranks import measured_peaks
 from trainmark.measure.statistics import fingerprint, pooling_differences

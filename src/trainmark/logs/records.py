@@ -20,6 +20,7 @@ from trainmark.logs.batches import Batches, apply_batches, find_batches
 from trainmark.logs.fields import FIELDS, VARYING, Extract, can_match, derived, extract
 from trainmark.logs.format import Format, GivenFormats, KnownFormats
 from trainmark.logs.headings import drop_unheaded
+from trainmark.logs.intervals import counts_from_zero, steps_covered
 from trainmark.logs.model import (
     SEVERAL_RUNS,
     Column,
@@ -37,7 +38,6 @@ from trainmark.logs.model import (
     in_step,
     median,
 )
-from trainmark.logs.plausibility.intervals import counts_from_zero, steps_covered
 from trainmark.logs.restarts import find_restarts, find_resumed_runs
 from trainmark.logs.transport import Demultiplexer, Rank, begin_lines, strip_colours
 

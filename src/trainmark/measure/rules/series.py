@@ -11,8 +11,8 @@ from math import fsum
 
 import numpy as np
 
+from trainmark.logs.intervals import counts_from_zero, steps_covered
 from trainmark.logs.model import Floats, ParsedLog, Problem, Scope, Severity
-from trainmark.logs.plausibility.intervals import counts_from_zero, steps_covered
 
 _BLOCK = 1 << 15
 
@@ -55,7 +55,7 @@ class Series:
     def weights(self, start: int = 0, stop: int | None = None) -> Iterator[Floats]:
         """Yield the number of samples of each record, up to a common factor: its own count, else its steps.
 
-        A record covers the steps since the one before it (``trainmark.logs.plausibility.intervals.steps_covered``).
+        A record covers the steps since the one before it (``trainmark.logs.intervals.steps_covered``).
         """
         records, usual = self.log.records, self.log.step_interval
         stop = records.count if stop is None else min(stop, records.count)

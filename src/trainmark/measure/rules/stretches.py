@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trainmark.logs.intervals import last_digit
 from trainmark.logs.model import Floats, Meaning, ParsedLog, differences, median
-from trainmark.logs.plausibility.intervals import last_digit
 from trainmark.measure.rules.series import NoNumberError, Series, series
 
 _SHORTEST = 10

@@ -26,6 +26,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from trainmark.logs.intervals import MATTERS, counts_from_zero, intervals, last_digit, steps_since_restart
 from trainmark.logs.model import (
     BLOCK_VALUES,
     MOST_OF_A_NOTE,
@@ -40,8 +41,6 @@ from trainmark.logs.model import (
     differences,
     median,
 )
-from trainmark.logs.plausibility.intervals import counts_from_zero, intervals, last_digit, steps_since_restart
-from trainmark.logs.plausibility.step_timing import MATTERS
 from trainmark.measure.rules.series import (
     NoNumberError,
     Series,

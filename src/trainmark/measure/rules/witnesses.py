@@ -11,9 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from trainmark.logs.hints import is_of_sequences
+from trainmark.logs.intervals import Intervals, first_interval, intervals, measure_timing
 from trainmark.logs.model import Floats, Meaning, ParsedLog, Problem, Scope, Witness, differences, median
-from trainmark.logs.plausibility.intervals import Intervals, first_interval, intervals
-from trainmark.logs.plausibility.step_timing import measure_timing
 from trainmark.measure.rules.series import NoNumberError, Series, global_batch, harmonic_mean, series
 from trainmark.measure.rules.window import by_averages, has_averages
 

@@ -1,15 +1,30 @@
 """Plausibility checks of a parsed log, made before a number is computed from it.
 
-Each check returns problems: a code, a sentence with the effect on the number, and a severity. Those of the steps'
-counters and times are modules (``intervals``, ``step_timing``); those of single figures are here.
+Each check returns problems: a code, a sentence with the effect on the number, and a severity. They are about single
+figures, and about the times of steps: stalls, changes of pace, implausibly fast steps, clock jumps, contradictions of
+the clock.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from trainmark.logs.intervals import (
+    MATTERS,
+    Change,
+    Pace,
+    WorstInterval,
+    change_of_pace,
+    counts_from_zero,
+    intervals,
+    last_digit,
+    measure_timing,
+    missing_and_duplicate_records,
+    steps_since_restart,
+)
 from trainmark.logs.model import (
+    MOST_OF_A_NOTE,
     Facts,
     Floats,
     Meaning,
@@ -22,16 +37,7 @@ from trainmark.logs.model import (
     in_step,
     median,
 )
-from trainmark.logs.plausibility.intervals import (
-    counts_from_zero,
-    intervals,
-    last_digit,
-    missing_and_duplicate_records,
-    steps_since_restart,
-)
-from trainmark.logs.plausibility.step_timing import MATTERS, Stall, stalls, timing_problems, with_timing_by
 
-__all__ = ["Stall", "check_plausibility", "stalls", "with_settled_meaning", "with_timing_by"]
 FROM_NAME = "from-name"
 ONE_NODE = "one-node-assumed"
 MOST_DEVICES = 200_000
@@ -296,3 +302,198 @@ def _deviation_s(log: ParsedLog) -> float:
     own, clock = block.own[known], block.clock_s[known]
     total = own.sum()
     return float(np.abs(own * (clock.sum() / total) - clock).sum()) if total > 0 else np.inf
+
+
+AGREE = 0.05
+"""If clock and records differ by more than this share for the same steps, one of them is wrong."""
+MOST_UNTIMED = 0.2
+"""Largest untimed share of the clock's time if records cover only the last steps of an interval."""
+_MANY = 0.05
+"""Largest share of outliers of a run whose pace changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """A set of ``count`` intervals that are far slower than usual; the worst ends at ``record``.
+
+    They take ``share`` of the window. At the usual pace the rate would be ``factor`` times as high.
+    """
+
+    record: int
+    share: float
+    factor: float
+    count: int = 1
+
+
+def stalls(log: ParsedLog) -> Stall | None:
+    """Return the stalls of ``log`` that matter: all of them, or only the worst.
+
+    If all slow records change the number by less than a doubt, they belong to the run's spread, and only the worst one
+    can stand out.
+    """
+    if log.records.count < 2 or log.own_run is not None:
+        return None
+    pace = measure_timing(log)
+    all_stalls, slow = _stalls(pace), pace.slow
+    if all_stalls is None or slow.excess_s > MOST_OF_A_NOTE * pace.window_s:
+        return all_stalls
+    excess_s = slow.took - slow.usual
+    if not excess_s > MATTERS * pace.window_s:
+        return None
+    return Stall(slow.record, slow.took / pace.window_s, pace.window_s / (pace.window_s - excess_s))
+
+
+def _stalls(pace: Pace) -> Stall | None:
+    slow, window_s = pace.slow, pace.window_s
+    if not slow.excess_s > MATTERS * window_s > 0:
+        return None
+    return Stall(slow.record, slow.all_s / window_s, window_s / (window_s - slow.excess_s), slow.count)
+
+
+def timing_problems(log: ParsedLog) -> Iterator[Problem]:
+    """Yield problems of the step timing of ``log`` after its warm-up."""
+    pace = measure_timing(log)
+    false = pace.false
+    yield from _backwards(pace.back)
+    change = change_of_pace(pace.chunks, log.clock_resolution_s if pace.by_clock else 0.0)
+    outliers = [*_slow(pace, change), *_fast(pace, change), *([_changed(change)] if change else [])]
+    yield from outliers
+    averaged = log.records.average_rate is not None or log.records.average_time_s is not None
+    averaged = averaged or (log.meaning is Meaning.RUNNING and log.records.clock_s is None)
+    if not averaged and not any(problem.severity is Severity.DOUBT for problem in outliers):
+        yield from _few(log, pace)
+    if abs(false.took - false.usual) > MATTERS * pace.window_s > 0:
+        ends = f"{false.usual:.4g} s by its rate and {false.took:.4g} s by its time stamps"
+        message = f"record {false.record} took {ends}: one of the two is wrong"
+        yield Problem("record-contradicts-clock", message, last_record=false.last)
+    if pace.ratios:
+        yield from _disagreement(log, pace)
+
+
+_BY_CLOCK = frozenset({"clock-backwards", "stall", "too-fast", "pace-changes", "few-records"})
+"""The problems that depend on when the records were printed, if the number is that of the clock."""
+
+
+def with_timing_by(log: ParsedLog, resolution_s: float) -> ParsedLog:
+    """Return a log that is timed by its clock with the problems of that clock, of this resolution, for earlier ones.
+
+    The time at which a line arrived is another clock than the one in the line, and coarser than its digits.
+    """
+    if not log.uses_clock or log.records.count < 2:
+        return log
+    timed = replace(log, clock_resolution_s=resolution_s)
+    others = (problem for problem in log.problems if problem.code not in _BY_CLOCK)
+    return replace(log, problems=(*others, *timing_problems(timed)))
+
+
+def _few(log: ParsedLog, pace: Pace) -> Iterator[Problem]:
+    """Yield a doubt if the number depends on a single record, by more than the clock's resolution explains."""
+    most, counted = pace.most, pace.counted
+    grain = 2 * log.clock_resolution_s if pace.by_clock else 0.0
+    rest = pace.window_s - most.took
+    moved = (most.took - most.usual) / rest if rest > 0 else 0.0
+    warm_up = log.warmup_records
+    if not pace.window_s and log.records.count > warm_up + 2:
+        # Records without any time are no few records: another problem names what they lack.
+        return
+    if counted < 2 or rest <= 0:
+        cause = (
+            f"the log has only {log.records.count} records"
+            if not 0 < warm_up < log.records.count
+            else "only one record follows the warm-up"
+        )
+        sentence = f"{cause}, so the reliability of the number cannot be estimated"
+        yield Problem("few-records", sentence)
+    elif abs(moved) > MOST_OF_A_NOTE and abs(most.took - most.usual) > grain:
+        sentence = (
+            f"the number is computed from only {counted} records: without record {most.record} it would change by "
+            f"{moved:+.1%}"
+        )
+        yield Problem("few-records", sentence)
+
+
+def _backwards(back: WorstInterval) -> Iterator[Problem]:
+    if back.took < 0:
+        sentence = f"the time stamps run backwards at record {back.record}, by {-back.took:.6g} s"
+        message = f"{sentence}: a number computed from the clock is wrong"
+        yield Problem("clock-backwards", message, last_record=back.last)
+
+
+def _slow(pace: Pace, change: Change | None) -> Iterator[Problem]:
+    found, slow = _stalls(pace), pace.slow
+    if found is None or (change and slow.count > _MANY * pace.counted):
+        return
+    cause = "a stall or a clock jump" if pace.by_clock else "a stall"
+    who, them = f"record {slow.record} took", "it"
+    if found.count > 1:
+        who, them = (
+            f"{found.count} records are much slower than the others; the worst, record {slow.record}, took",
+            "them",
+        )
+    times = (
+        f" {slow.took / slow.usual:.3g} times as long as usual" if slow.usual > 0 else f" {slow.took:.3g} s"
+    )
+    portion = "; in total they take" if found.count > 1 else " and takes"
+    sentence = (
+        f"{cause}: {who}{times}{portion} {found.share:.0%} of the window; "
+        f"without {them} the rate would be {found.factor - 1:.1%} higher"
+    )
+    severity = Severity.of_effect(slow.excess_s / pace.window_s)
+    yield Problem("stall", sentence, severity, last_record=slow.last)
+
+
+def _fast(pace: Pace, change: Change | None) -> Iterator[Problem]:
+    fast = pace.fast
+    if change and fast.count > _MANY * pace.counted:
+        return
+    share = -fast.excess_s / pace.window_s if pace.window_s > 0 else 0.0
+    if share > MATTERS:
+        more = f" (and {fast.count - 1} more)" if fast.count > 1 else ""
+        sentence = (
+            f"record {fast.record}{more} took only {fast.took / fast.usual:.3g} times the usual time, which is "
+            f"implausibly fast; it raises the rate by {share:.1%}"
+        )
+        yield Problem("too-fast", sentence, last_record=fast.last)
+
+
+def _changed(change: Change) -> Problem:
+    sentence = (
+        f"from record {change.record} on a step takes {change.factor:.3g} times as long as before; the number covers "
+        "both parts: if they are two runs (another machine or batch), split the file"
+    )
+    return Problem("pace-changes", sentence, last_record=change.record - 1)
+
+
+def _disagreement(log: ParsedLog, pace: Pace) -> Iterator[Problem]:
+    """Compare the time of the same steps by the clock and by the records; yield a doubt if they differ."""
+    clock_s, own_s, jump = pace.clock_s, pace.own_s, pace.jump
+    slack = 2 * log.clock_resolution_s / clock_s if clock_s > 0 else 1.0
+    typical = median(pace.ratios)
+    # The difference of two time stamps is known to within one resolution step of the clock.
+    grain = log.clock_resolution_s * log.records.count
+    fine = grain < AGREE * min(clock_s, own_s)
+    share = clock_s / own_s - 1
+    if abs(typical - 1) > (AGREE if fine else AGREE + grain / own_s):
+        yield Problem("rates-contradict-clock", _between(log, typical))
+    elif abs(share) > AGREE + slack and (pace.by_clock or share < 0):
+        sentence = (
+            f"the steps took {own_s:.6g} s by the records and {clock_s:.6g} s by the time stamps; "
+            f"the largest difference is at record {jump.record} ({jump.usual:.4g} s and {jump.took:.4g} s)"
+        )
+        yield Problem("rates-contradict-clock", sentence)
+    elif log.of_last_steps and pace.between_s > MOST_UNTIMED * own_s:
+        sentence = (
+            f"a record times only the last steps before it, and throughout the log {clock_s / own_s - 1:.0%} more "
+            "clock time passes between records: slow steps may be hidden"
+        )
+        yield Problem("rates-contradict-clock", sentence)
+
+
+def _between(log: ParsedLog, typical: float) -> str:
+    batch = log.global_batch
+    if batch is not None and log.records.step_time_s is None:
+        return (
+            f"the clock time between two records is {typical:.3g} times the time computed from their rate and a global "
+            f"batch of {batch}: the rate, batch, number of devices or steps is wrong"
+        )
+    return f"the clock time between two records is {typical:.3g} times the time that the records report"
