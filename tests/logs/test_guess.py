@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainmark.logs import Facts, Status
+from trainmark.logs.guess.families import meaning_of
 from trainmark.logs.guess.reading import proposal, propose
-from trainmark.logs.guess.vocabulary import meaning_of
 from trainmark.logs.transport import Recording
 from trainmark.measure.rules import AuditVerdict, Claim, audit, measure_log
 from trainmark.measure.rules.row import reading_row

@@ -36,7 +36,7 @@ EXCEPTIONS = {
     "report/texts/doubts.zh.yaml": "the Chinese text of every code of a doubt, in one catalogue",
     "cli/parse.py": "--layout says how a tree of logs is laid out",
     "measure/rules/tree.py": "the same flag, in the error that names it",
-    "logs/guess/vocabulary.py": "what unknown programs print after a rate",
+    "logs/guess/families.py": "what unknown programs print after a rate",
     "cli/data.py": "the place where the commands of kinds are listed",
     "worker/gaps.json": "the unsupported combinations of every task's axes, in one table",
     "worker/cards.yaml": "the loaders of every task's data, in one table",

@@ -14,8 +14,8 @@ from trainmark.errors import InputError
 from trainmark.logs import Facts, ParsedLog, Problem, Severity, Status
 from trainmark.logs.events import RunEvents
 from trainmark.logs.format import Format
-from trainmark.logs.guess import Guess, find_untimed
-from trainmark.logs.guess.reading import IN_EXPLAIN, propose_for, proposed_format, read_guessed
+from trainmark.logs.guess.families import Guess
+from trainmark.logs.guess.reading import IN_EXPLAIN, find_untimed, propose_for, proposed_format, read_guessed
 from trainmark.logs.model import PARTIAL_BATCHES, Column, Floats
 from trainmark.logs.plausibility import with_timing_by
 from trainmark.logs.records import (

@@ -457,6 +457,7 @@ class WorstInterval:
     all_s: float = 0.0
 
     def add(self, record: int, took: float, usual: float) -> None:
+        """Add the interval that ends at ``record``."""
         self.last = max(self.last, record)
         self.count, self.excess_s, self.all_s = (
             self.count + 1,

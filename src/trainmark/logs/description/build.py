@@ -11,14 +11,16 @@ from typing import Any, TypeVar
 
 from trainmark.documents import NamedText, parse_yaml, split_documents
 from trainmark.errors import InputError, nearest
-from trainmark.logs.description.facts import Settings, Sources, read_sources
 from trainmark.logs.description.patterns import (
     Blocks,
+    Settings,
+    Sources,
     check_fields,
     compile_pattern,
     join_lines,
     merge_lines,
     number_epochs,
+    read_sources,
     thin_means,
 )
 from trainmark.logs.format import (

@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 
 from trainmark.errors import InputError
 from trainmark.logs.description.build import FormatDescription
-from trainmark.logs.description.facts import Expression, Settings, Sources
-from trainmark.logs.description.patterns import compile_pattern
+from trainmark.logs.description.patterns import Expression, Settings, Sources, compile_pattern
 from trainmark.logs.format import LogContext
 from trainmark.logs.model import Problem, Severity, median
 

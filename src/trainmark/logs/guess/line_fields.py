@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from trainmark.logs.guess.families import Family, Place
-from trainmark.logs.guess.vocabulary import (
+from trainmark.logs.guess.families import (
+    Family,
     Meant,
+    Place,
     is_ambiguous_rate,
     is_batch_name,
     is_counter_name,

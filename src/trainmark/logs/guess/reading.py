@@ -1,7 +1,11 @@
-"""Reading of an unknown program's log by a format that is proposed for it."""
+"""Reading of an unknown program's log by a format that is proposed for it.
+
+The proposal has the family of lines that counts, its fields by their words, and the assumptions.
+"""
 
 import io
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -13,11 +17,453 @@ from trainmark.logs import Facts, ParsedLog, Problem, Status
 from trainmark.logs.description import build_format
 from trainmark.logs.description.build import parse_description
 from trainmark.logs.format import Format, GivenFormats
-from trainmark.logs.guess import Guess, find_untimed, guess_format
-from trainmark.logs.guess.propose import of_ranks
-from trainmark.logs.model import Scope, Witness
+from trainmark.logs.guess.families import (
+    NOT_TRAINING,
+    STAMPED,
+    Family,
+    Guess,
+    Meant,
+    Place,
+    blocks,
+    families,
+    guess_bar,
+    meaning_of,
+    unit_of_counter,
+)
+from trainmark.logs.guess.line_fields import (
+    SECONDS,
+    Fields,
+    counts_without_time,
+    find_fields,
+    has_rate,
+    is_of_a_total,
+    units_behind,
+)
+from trainmark.logs.model import Floats, Scope, Witness, median
 from trainmark.logs.records import HEAD_BYTES
 from trainmark.logs.transport import DamagedError, longest_rank, strip_colours, unpack
+from trainmark.printable import significant
+
+_CLOSE = 0.05
+_SENTENCES = {
+    "steps_per_s": "is steps per second",
+    **dict.fromkeys(("clock_s", "clock_ms"), "is the time since the start"),
+    **dict.fromkeys(("data_time_s", "data_time_ms"), "is the wait for data in a step"),
+    "consumed": "counts those of all devices since the start",
+    "steps": "is how many steps the line is about",
+    "seconds": "is the time of all of them",
+}
+"""What is assumed of a number, by its field, for those that need no more than this."""
+_OF = {"device": "one device", "node": "the devices of one node", "all": "all devices"}
+_LONGEST_HEAD = 1e9
+"""More lines than any part of a log that is guessed from."""
+_OF_A_STEP = re.compile(r"step|batch|iter|update")
+"""In the name of a time that is that of one step."""
+_LOADS = re.compile(r"\W*(?:load|fetch|read|writ|sav|cop[iy])(?:ing|ed)\b", re.IGNORECASE)
+_OF_BOTH = 10
+"""Lines with words of training and of other work, such as a validation by ``train.py:7``, are used after others."""
+_OF_A_PART = re.compile(r"\bmicro[ _-]?(?:batch|step)", re.IGNORECASE)
+"""In the lines of each micro-batch, which are used only if no line is of a whole step."""
+_IS_BAR = re.compile(r"#%\|\|")
+"""A progress bar in the text of a family, whose numbers are left out."""
+_BEFORE = 24
+"""Characters of a line's text that a proposed pattern keeps before a number."""
+_POWERS_OF_A_BATCH = 32
+"""Programs print after 10, 50 or 100 steps; a rise that this divides is one of samples, such as 10 batches of 64."""
+_FEWEST_OF_A_BATCH = 2
+
+
+def guess_format(text: bytes) -> Guess | None:
+    """Return a guess from the first part of an unknown log; None if no family of lines counts something with a time.
+
+    Lines that count epochs are used only if no line counts steps. A progress bar is used before other lines, unless
+    these print a rate.
+    """
+    bar = guess_bar(text)
+    best: tuple[float, Guess] | None = None
+    best_has_rate = False
+    used: tuple[Family, Fields] | None = None
+    known = list(families(text))
+    for family in known:
+        if _is_other_work(family):
+            continue
+        found = find_fields(family)
+        if found is None:
+            continue
+        guess = _propose(family, found)
+        rated = has_rate(found)
+        weight = float(family.count * (3 if rated else 1))
+        if found.counts_epochs or _OF_A_PART.search(family.text):
+            weight /= _LONGEST_HEAD
+        if NOT_TRAINING.search(family.text):
+            weight /= _OF_BOTH
+        if bar is not None and (not rated or _IS_BAR.search(family.text)):
+            continue
+        if best is None or weight > best[0]:
+            best = weight, guess
+            best_has_rate = rated
+            used = family, found
+    if bar is None and not best_has_rate and (block := _guess_block(known, rates_only=best is not None)):
+        return block
+    if used is not None and best is not None:
+        return _with_twins(best[1], *used, known)
+    return bar
+
+
+def find_untimed(text: bytes) -> str | None:
+    """Return the beginning of the lines that count training steps without any time or speed; None if none does."""
+    untimed = (one for one in families(text) if not _is_other_work(one) and counts_without_time(one))
+    return next(map(_shown, untimed), None)
+
+
+def _with_twins(guess: Guess, family: Family, fields: Fields, known: Sequence[Family]) -> Guess:
+    """Return the guess with an assumption if other lines print the same steps with figures of their own.
+
+    Lines that differ by a number within a word alone (``[rank0]``, ``cuda:1``) are those of ranks.
+    """
+    steps = family.places[fields.counter].values
+    twins: list[Family] = []
+    for other in known:
+        if other is family or _is_other_work(other) or (found := find_fields(other)) is None:
+            continue
+        kinds = {one.field for one in found.meant.values()} & {one.field for one in fields.meant.values()}
+        own = other.places[found.counter].values
+        if kinds & {"rate", "steps_per_s", *SECONDS} and np.array_equal(own, steps):
+            twins.append(other)
+    if not twins:
+        return guess
+    ranks = [one for one in twins if _without_digits(one) == _without_digits(family)]
+    sentence = (
+        of_ranks(len(ranks) + 1, rated=has_rate(fields))
+        if ranks
+        else f"lines such as '{_shown(twins[0])}' print the same steps: they are taken for other figures of them"
+    )
+    return replace(guess, assumed=(*guess.assumed, sentence))
+
+
+def _without_digits(family: Family) -> str:
+    return re.sub(r"\d+", "", family.text)
+
+
+def of_ranks(count: int, *, rated: bool) -> str:
+    """Return what is assumed of a log of several ranks, which may print their own rates."""
+    either = f" (if each prints its own rate, all are {count} times as fast)" if rated else ""
+    return f"{count} ranks print each step, and the first one's line is of all of them{either}"
+
+
+def _shown(family: Family) -> str:
+    text = family.text.replace(STAMPED, "").replace("#", "N").strip()
+    return text if len(text) <= _BEFORE else text[:_BEFORE] + "…"
+
+
+def _is_other_work(family: Family) -> bool:
+    """Return whether the words of the lines are those of evaluation or inference, or begin with those of loading."""
+    if _LOADS.match(family.text):
+        return True
+    return NOT_TRAINING.search(family.text) is not None and not re.search(
+        r"\btrain", family.text, re.IGNORECASE
+    )
+
+
+def _guess_block(known: Sequence[Family], *, rates_only: bool) -> Guess | None:
+    """Return a guess from lines that follow each other in turn: a counter in one, its figures in others."""
+    for block in blocks(known):
+        fields = None if _is_other_work(block.merged) else find_fields(block.merged)
+        if fields is None or fields.counter not in block.counted or (rates_only and not has_rate(fields)):
+            continue
+        lines, start = [], 0
+        for part in block.parts:
+            own = _fields_of_line(fields, start, len(part.places))
+            start += len(part.places)
+            if own.counter >= 0 or own.epoch is not None or own.meant:
+                lines.append(_pattern(part, own))
+        if len(lines) > 1 and not fields.restarts:
+            return _propose(block.merged, fields, {"lines": lines})
+    return None
+
+
+def _fields_of_line(fields: Fields, start: int, count: int) -> Fields:
+    """Return the fields of the ``count`` numbers from ``start``, those of one line; a counter of -1 is elsewhere."""
+    places = range(start, start + count)
+    epoch = fields.epoch
+    return Fields(
+        fields.counter - start if fields.counter in places else -1,
+        {at - start: one for at, one in fields.meant.items() if at in places},
+        epoch=epoch - start if epoch is not None and epoch in places else None,
+    )
+
+
+def _propose(family: Family, fields: Fields, record: Mapping[str, Any] | None = None) -> Guess:
+    counted = _unit_counted(family, fields)
+    stated = next((one.unit for one in fields.meant.values() if one.field == "rate" and one.unit), None)
+    unit = stated or counted or "samples/s"
+    rates = [one for one in fields.meant.values() if one.field in ("rate", "steps_per_s")]
+    per_device = any(one.per_device for one in rates if one.field == "rate")
+    scope = "device" if per_device else "node" if any(one.per_node for one in rates) else "all"
+    document = {
+        "title": "an unknown program",
+        "unit": unit,
+        "rate_of": scope,
+        "records": [record or _pattern(family, fields)],
+        **({"counts_samples": True} if counted else {}),
+        **({"restarts_each_epoch": True} if fields.restarts else {}),
+    }
+    assumed = tuple(_assumptions(family, fields, unit, _OF[scope]))
+    lines = family.count // _copies(family.places[fields.counter].values)
+    return Guess(document, assumed, lines, _may_count_samples(family, fields), fields.counts_epochs)
+
+
+def _may_count_samples(family: Family, fields: Fields) -> tuple[str, str] | None:
+    """Return the names of the counter and the time if both may be of samples: nothing else in the lines decides.
+
+    Time stamps do not either: they agree with the time of what is counted. CycleGAN's ``iters`` count samples, and its
+    ``time`` is that of one; a counter of every step, or up to a total, is one of steps.
+    """
+    counter = family.places[fields.counter]
+    times = [at for at, one in fields.meant.items() if one.field in SECONDS]
+    only_time = bool(times) and len(fields.meant) == len(times) + _data_times(fields)
+    is_plain = counter.name and "step" not in counter.name and not is_of_a_total(family, fields.counter)
+    if not only_time or not is_plain or _rise(counter.values) < _FEWEST_OF_A_BATCH:
+        return None
+    name = family.places[times[0]].name
+    return None if _OF_A_STEP.search(name) else (counter.name.strip(), name.strip())
+
+
+def _data_times(fields: Fields) -> int:
+    return sum(one.field.startswith("data_time") for one in fields.meant.values())
+
+
+def _unit_counted(family: Family, fields: Fields) -> str | None:
+    """Return the unit per second of what the counter counts, if these are samples; None if it counts steps.
+
+    A counter without a name (``[640/60000]``) counts samples if it rises by so many powers of two as only batches have.
+    """
+    place = family.places[fields.counter]
+    if place.name:
+        return unit_of_counter(place.name) or unit_of_counter(f"{place.name} seen")
+    rise = _rise(place.values)
+    return "samples/s" if rise and not rise % _POWERS_OF_A_BATCH else None
+
+
+def _rise(counter: Floats) -> int:
+    """Return by how much a counter usually rises from one line to the next; 0 if it never does."""
+    rises = np.diff(counter)
+    rises = rises[rises > 0]
+    return int(median(rises)) if len(rises) else 0
+
+
+def _copies(values: Floats) -> int:
+    """Return how many lines in a row each number of a counter has: more than one if several ranks print them."""
+    starts = np.flatnonzero(np.diff(values, prepend=np.nan) != 0)
+    return int(median(np.diff(np.append(starts, len(values)))))
+
+
+def _begins_line(family: Family, fields: Fields) -> bool:
+    """Return whether a pattern may begin with the line: its text before the first number is short, and that is read.
+
+    Else it would match the lines of another family too: ``micro step 1/4`` by the words of ``step 1``.
+    """
+    before = family.places[0].before
+    return _is_read(0, fields) and STAMPED not in before and len(before.lstrip()) <= _BEFORE
+
+
+def _pattern(family: Family, fields: Fields) -> str:
+    """Return the pattern that reads the fields from a line of the family."""
+    if any(place.heading for place in family.places):
+        return _row_pattern(family, fields)
+    return ("^ *" if _begins_line(family, fields) else "") + _words_pattern(family, fields)
+
+
+def _words_pattern(family: Family, fields: Fields) -> str:
+    is_stamped = family.clock_s is None
+    parts: list[str] = []
+    last, unit = None, ""
+    for at, place in enumerate(family.places):
+        if not is_stamped and STAMPED in place.before:
+            parts += [".*?" if parts else "", family.stamp_pattern]
+            is_stamped, last = True, None
+        if not (_is_read(at, fields) or _is_like_the_next(family, at, fields)):
+            continue
+        adjacent = last is not None and last == at - 1
+        gap = ".*?" if parts and not adjacent else ""
+        before = _escaped(
+            _without_suffix(place.before, parts[-1]) if adjacent else place.before, whole=adjacent
+        )
+        field = _field(_name(at, fields), place) if _is_read(at, fields) else "-?{number}"
+        # Without a text before it, any number between would do: the unit behind tells which one it is.
+        is_bare = not (before or adjacent or _is_read(at + 1, fields))
+        parts += [gap, before, field]
+        unit = _unit_behind(_without_suffix(place.after, field), place.unit) if is_bare else ""
+        parts += [unit] if unit else []
+        last = at
+    if unit:
+        return "".join(parts) + ("" if is_stamped else f".*?{family.stamp_pattern}")
+    after = _without_suffix(family.places[-1 if last is None else last].after, parts[-1])
+    if not is_stamped:
+        return "".join(parts) + f"[^0-9.].*?{family.stamp_pattern}"
+    if last == fields.counter and not family.places[last].name and is_of_a_total(family, last):
+        # Other lines count something up to a total too.
+        return "".join([*parts, "/ *{number}", _escape(family.places[last + 1].after[:_BEFORE].rstrip())])
+    return "".join(parts) + (_escape(after[:1]) if after.strip() else r"\s")
+
+
+def _is_like_the_next(family: Family, at: int, fields: Fields) -> bool:
+    """Return whether an unread number has the same text before it as the next that is read, which follows it."""
+    following = next((place for n, place in enumerate(family.places) if n > at and _is_read(n, fields)), None)
+    text = following.before.rpartition(STAMPED)[2][-_BEFORE:].lstrip() if following else ""
+    return bool(text) and family.places[at].before.endswith(text)
+
+
+def _without_suffix(text: str, field: str) -> str:
+    """Return the text behind a number without the unit that its ``field`` reads: K, M, …."""
+    return text.lstrip(" ")[1:] if field.endswith(":K}") else text
+
+
+def _row_pattern(family: Family, fields: Fields) -> str:
+    """Return the pattern of a table's row, in which only the order tells what a number is."""
+    parts = ["^" if family.places[0].before.strip() else "^ *"]
+    for at, place in enumerate(family.places):
+        parts += [_spaced(place.before)] if at or place.before.strip() else []
+        parts.append(_field(_name(at, fields), place) if _is_read(at, fields) else "-?{number}")
+    after = family.places[-1].after.strip()
+    return "".join(parts) + (" *" + _escape(after[:1]) if after else r"\s")
+
+
+def _spaced(text: str) -> str:
+    """Return the pattern of the text between two numbers of a row, whose columns are filled up with blanks."""
+    if not text.strip():
+        return r"[ \t]+" if text else ""
+    return " *" + " *".join(map(_escape, text.split())) + " *"
+
+
+def _is_read(at: int, fields: Fields) -> bool:
+    return at in (fields.counter, fields.epoch) or at in fields.meant
+
+
+def _name(at: int, fields: Fields) -> str:
+    name = {fields.counter: "step", fields.epoch: "epoch"}.get(at)
+    return name or _field_name(fields.meant[at])
+
+
+def _field_name(found: Meant) -> str:
+    if not found.since_start:
+        return found.field
+    return f"average_{found.field.removeprefix('step_')}"
+
+
+def _field(name: str, place: Place) -> str:
+    if place.is_duration:
+        return "{elapsed}"
+    if place.suffix and name in ("rate", "average_rate", "consumed"):
+        return f"{{{name}:K}}"
+    return f"{{{name},}}" if place.commas and name in ("rate", "step", "consumed") else f"{{{name}}}"
+
+
+def _escaped(before: str, *, whole: bool) -> str:
+    text = before.rpartition(STAMPED)[2]
+    # A number in brackets may be filled up with blanks.
+    return _escape(text if whole else text[-_BEFORE:].lstrip()) + (" *" if text.endswith(("[", "(")) else "")
+
+
+def _unit_behind(after: str, unit: str) -> str:
+    """Return the pattern of the text from a number to the end of its unit; empty if it has none there."""
+    at = after.lower().find(unit) if unit else -1
+    return _escape(after[: at + len(unit)]) if at >= 0 else ""
+
+
+def _escape(text: str) -> str:
+    return (
+        re.sub(r"(?:\\ )+", " +", re.escape(text)).replace("\\/", "/").replace("\\=", "=").replace("\\:", ":")
+    )
+
+
+def _nameless(values: Floats) -> str:
+    """Return words for a counter without a name: its first values show which number of the line it is."""
+    shown = ", ".join(f"{value:g}" for value in dict.fromkeys(values[:_SHOWN_VALUES].tolist()))
+    return f"the number that rises ({shown}, …)"
+
+
+_SHOWN_VALUES = 3
+
+
+def _assumptions(family: Family, fields: Fields, unit: str, whose: str) -> Any:
+    counter = family.places[fields.counter]
+    if fields.counts_epochs:
+        yield (
+            "no line counts steps, so an epoch counts as one step, with what is between two lines, such as evaluation"
+        )
+    else:
+        counted = "samples of all devices" if _unit_counted(family, fields) else "steps"
+        either = (
+            " (if it counts samples, a step has the work of one)"
+            if _may_count_samples(family, fields)
+            else ""
+        )
+        name = f"'{counter.name.strip()}'" if counter.name.strip() else _nameless(counter.values)
+        yield f"{name} counts {counted}{either}"
+    if fields.restarts:
+        yield "it begins anew in each epoch"
+    copies = _copies(counter.values)
+    if copies > 1 and not fields.counts_epochs:
+        yield of_ranks(copies, rated=has_rate(fields))
+    units = units_behind(family)
+    for at, found in fields.meant.items():
+        place = family.places[at]
+        label = _label(place, units[at], found)
+        if found.since_start:
+            yield f"{label} is the mean since the start: the difference of two lines gives the steps between them"
+        if found.field == "rate":
+            yield f"{label} is {unit} of {whose}"
+        elif words := _SENTENCES.get(found.field):
+            yield f"{label} {words}"
+        elif (
+            (rise := _rise(counter.values)) > 1
+            and family.clock_s is None
+            and not _OF_A_STEP.search(place.name)
+        ):
+            # Lines that count samples do not show how many steps are between them.
+            either = (
+                f"all {rise} samples since the line before, add --batch {rise}"
+                if _unit_counted(family, fields)
+                else f"all {rise} steps since the line before, they are {rise} times as fast"
+            )
+            yield f"{label} is the time of one step (if it is that of {either})"
+        else:
+            yield f"{label} is the time of one step"
+    agreed = _agreement(family, fields)
+    if agreed:
+        yield agreed
+
+
+def _label(place: Place, unit: str, found: Meant) -> str:
+    """Return the words that say what a number is: its unit, its name, or both."""
+    if place.is_duration:
+        return f"'{place.name}'" if place.name else "the duration in each line"
+    words = (("", unit), (place.name, ""), (place.name, unit))
+    meanings = ((name, behind, meaning_of(name, behind)) for name, behind in words)
+    fitting = (f"{name} {behind}" for name, behind, meant in meanings if meant and meant.field == found.field)
+    return f"'{next(fitting, f'{place.name} {unit}').strip()}'"
+
+
+_SUFFIXES = {"k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9}
+
+
+def _agreement(family: Family, fields: Fields) -> str | None:
+    """Return a sentence if rate x time is constant, so that both are of the same steps."""
+    rate = next((at for at, one in fields.meant.items() if one.field == "rate"), None)
+    time = next((at for at, one in fields.meant.items() if one.field in SECONDS), None)
+    if rate is None or time is None:
+        return None
+    scale = SECONDS[fields.meant[time].field] * _SUFFIXES.get(family.places[rate].suffix.lower(), 1.0)
+    work = family.places[rate].values * family.places[time].values * scale
+    middle = median(work)
+    if middle > 0 and median(np.abs(work / middle - 1)) < _CLOSE:
+        # Runs of one program have one sentence: a fourth digit is that of the run.
+        return (
+            f"rate x time is constant (about {significant(float(middle), 3)}), so both are of the same steps"
+        )
+    return None
+
 
 NAME = "guessed"
 
@@ -31,7 +477,7 @@ def read_head(path: Path) -> bytes:
 def propose(path: Path) -> Guess | None:
     """Return a format proposed from the first part of the log at ``path``; None if its lines allow none."""
     try:
-        return _propose(read_head(path))
+        return _guess_from_lines(read_head(path))
     except OSError:
         return None
 
@@ -53,7 +499,7 @@ def read_guessed(
     from the first part of the log; ``advice`` ends the sentence of the doubt. If a known format recognises the log by
     its beginning alone, its facts are used.
     """
-    guess = guess or _propose(_head_of(stream))
+    guess = guess or _guess_from_lines(_head_of(stream))
     if guess is None:
         return None
     # A log that is read again, with further facts, was recognised by no program either.
@@ -139,14 +585,14 @@ def _head_of(stream: BinaryIO) -> bytes:
 
 def propose_for(text: bytes) -> Guess | None:
     """Return a format proposed for the first or else the last lines of ``text``; None if they allow none."""
-    head = _propose(strip_colours(longest_rank(text[:HEAD_BYTES])))
+    head = _guess_from_lines(strip_colours(longest_rank(text[:HEAD_BYTES])))
     if head is not None or len(text) <= HEAD_BYTES:
         return head
     end = text[-HEAD_BYTES:]
-    return _propose(strip_colours(longest_rank(end[end.find(b"\n") + 1 :])))
+    return _guess_from_lines(strip_colours(longest_rank(end[end.find(b"\n") + 1 :])))
 
 
-def _propose(text: bytes) -> Guess | None:
+def _guess_from_lines(text: bytes) -> Guess | None:
     return guess_format(text[: text.rfind(b"\n") + 1])
 
 
