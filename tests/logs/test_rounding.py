@@ -10,8 +10,8 @@ import pytest
 from trainmark.logs import Facts, ParsedLog
 from trainmark.logs.model import Column, rounding_of
 from trainmark.measure.rules import measure_log
+from trainmark.measure.rules.catalog import find_witnesses
 from trainmark.measure.rules.row import reading_row
-from trainmark.measure.rules.witnesses import find_witnesses
 from trainmark.programs import read_stream
 
 _PATTERN = re.compile(rb"step (?P<step>\d+) (?:(?P<steps_per_s>[\d.]+)it/s|(?P<step_time_s>[\d.]+)s/it)")

@@ -9,7 +9,7 @@ from trainmark.logs import Facts, ParsedLog, Severity
 from trainmark.logs.description.patterns import compile_pattern
 from trainmark.logs.fields import derived, extract
 from trainmark.measure.rules import measure_log
-from trainmark.measure.rules.witnesses import count_consumed
+from trainmark.measure.rules.catalog import count_consumed
 from trainmark.programs import read_stream
 
 _COUNTER = "consumed counter"

@@ -11,8 +11,8 @@ from trainmark.logs import Facts, ParsedLog, Severity
 from trainmark.logs.guess.reading import read_guessed
 from trainmark.logs.model import Column
 from trainmark.measure.rules import Claim, RuleResult, find_rule, judge, measure_log
+from trainmark.measure.rules.catalog import explain_factor
 from trainmark.measure.rules.row import reading_problems
-from trainmark.measure.rules.witnesses import explain_factor
 from trainmark.programs import read_stream
 
 _HEAD = "[rank0]:[titan] 2025-06-16 22:30:00,000 - root - INFO - Building 1-D device mesh with ['dp_shard'], [8]\n"

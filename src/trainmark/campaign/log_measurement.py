@@ -28,7 +28,7 @@ from trainmark.logs.records import (
 )
 from trainmark.measure import NotMeasurable, measure_events
 from trainmark.measure.rules import Rule, RuleKind, RuleResult, find_rule, judge_records, measure_log
-from trainmark.measure.rules.witnesses import TOLERANCE, explain_factor
+from trainmark.measure.rules.catalog import TOLERANCE, explain_factor
 from trainmark.measure.steadiness import log_suspicions
 from trainmark.node import read_tail
 from trainmark.node.telemetry import ARRIVAL_INTERVAL_S

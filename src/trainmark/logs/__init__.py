@@ -9,7 +9,6 @@ from trainmark.imports import attach
 
 if TYPE_CHECKING:
     from trainmark.logs.format import Format, LogContext
-    from trainmark.logs.hints import Hints, read_hints
     from trainmark.logs.model import (
         EndState,
         Facts,
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
         Severity,
         Status,
     )
-    from trainmark.logs.read import read_log, read_stream
+    from trainmark.logs.read import Hints, read_hints, read_log, read_stream
     from trainmark.logs.transport import find_logs
 
 
@@ -50,7 +49,6 @@ __getattr__ = attach(
     __name__,
     {
         ".format": ("Format", "LogContext"),
-        ".hints": ("Hints", "read_hints"),
         ".model": (
             "EndState",
             "Facts",
@@ -63,7 +61,7 @@ __getattr__ = attach(
             "Severity",
             "Status",
         ),
-        ".read": ("read_log", "read_stream"),
+        ".read": ("Hints", "read_hints", "read_log", "read_stream"),
         ".transport": ("find_logs",),
     },
 )

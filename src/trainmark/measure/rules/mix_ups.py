@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from decimal import ROUND_HALF_UP, Decimal
 
 from trainmark.logs.model import ParsedLog
+from trainmark.measure.rules.catalog import find_witnesses
 from trainmark.measure.rules.claims import Claim
 from trainmark.measure.rules.matching import Tried, reproduces
 from trainmark.measure.rules.stretches import span_of_stretches
-from trainmark.measure.rules.witnesses import find_witnesses
 
 
 def possible_source(published: Decimal, log: ParsedLog, tried: Tried, claim: Claim) -> str | None:

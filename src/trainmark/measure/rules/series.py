@@ -229,7 +229,7 @@ def order_statistic(blocks: Blocks, k: int) -> float:
     return float(np.array([prefix], dtype=np.uint64).view(np.float64)[0])
 
 
-def median(blocks: Blocks) -> float:
+def block_median(blocks: Blocks) -> float:
     """Return the median; NaN if there are no values."""
     size = count(blocks)
     if not size:

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from trainmark.errors import InputError
-from trainmark.logs.hints import TF32_UNKNOWN, read_hints
 from trainmark.logs.model import ParsedLog
+from trainmark.logs.read import TF32_UNKNOWN, read_hints
 from trainmark.measure.rules.model import RuleResult
 from trainmark.measure.rules.tree import PlacementRow
 from trainmark.measure.statistics import machine_kinds
