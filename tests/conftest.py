@@ -68,6 +68,8 @@ def pytest_configure() -> None:
     """
     # Only on CPUs with AVX-512 does TensorFlow use oneDNN unasked, without which it computes no NCHW on a CPU.
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
+    # The threads of a product of small matrices wait for each other in loops, which takes the cores from other tests.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # A thread that spins while the others of its training wait for a core takes five times the CPU.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -7,6 +7,7 @@ for output and errors; the answers are lines ``{"started": pid}`` and ``{"ended"
 """
 
 import array
+import atexit
 import gc
 import importlib
 import json
@@ -15,6 +16,8 @@ import runpy
 import signal
 import socket
 import sys
+import threading
+import traceback
 from pathlib import Path
 from select import select
 from typing import Any, Dict, List, Optional, Tuple
@@ -51,6 +54,33 @@ def become(order: Dict[str, Any], descriptors: List[int]) -> None:
         runpy.run_path(sys.argv[0], run_name="__main__")
 
 
+def code_of(order: Dict[str, Any], descriptors: List[int]) -> int:
+    """Become the process that was asked for, and return its exit code when its program has ended."""
+    try:
+        become(order, descriptors)
+    except SystemExit as ended:
+        if ended.code is None or isinstance(ended.code, int):
+            return ended.code or 0
+        sys.stderr.write(f"{ended.code}\n")
+        return 1
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def leave(code: int) -> None:
+    """End as an interpreter does: threads are waited for, handlers run, buffers are written out.
+
+    Only the modules are not taken apart, which touches all that was imported: 0.2 s of PyTorch's.
+    """
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code)
+
+
 def serve(channel: socket.socket) -> None:
     """Fork a copy for each order, and tell how each one ended, until the other side has gone."""
     woken, wake = os.pipe()
@@ -74,9 +104,7 @@ def serve(channel: socket.socket) -> None:
                 channel.close()
                 os.close(woken)
                 os.close(wake)
-                become(*received)
-                # As an interpreter ends: threads are waited for, handlers run, buffers are written out.
-                sys.exit()
+                leave(code_of(*received))
             for descriptor in received[1]:
                 os.close(descriptor)
             channel.sendall(json.dumps({"started": pid}).encode() + b"\n")

@@ -74,6 +74,7 @@ class Observer:
     def __init__(self, model: str, folders: pytest.TempPathFactory, **rules: str) -> None:
         self._model, self._folders, self._rules = model, folders, rules
         self._kept: dict[tuple[object, ...], dict[str, Any]] = {}
+        self._inputs: Path | None = None
 
     def told(
         self, framework: str, mistake: str = "", compiler: str = "none", ranks: int = 1, **changed: Any
@@ -82,7 +83,7 @@ class Observer:
         key = (framework, mistake, compiler, ranks, *changed.items())
         if key not in self._kept:
             folder = self._folders.mktemp("equal")
-            flags = looking_in(self._model, folder, compiler, self._rules)
+            flags = flags_of_steps(self._model, self._written(), compiler, self._rules)
             # The schedule counts samples: with as many more of them the rates of the steps stay as they are.
             (epoch,) = (name for name in flags if name.startswith("epoch-"))
             flags[epoch] = str(int(flags[epoch]) * ranks)
@@ -91,6 +92,12 @@ class Observer:
             assert [one.code for one in ran] == [0] * ranks, ran[0].stderr + ran[-1].stderr
             self._kept[key] = ran[0].last["equivalence"]
         return self._kept[key]
+
+    def _written(self) -> Path:
+        if self._inputs is None:
+            self._inputs = self._folders.mktemp("inputs") / "inputs.npz"
+            write_inputs(self._model, self._inputs, rules=self._rules)
+        return self._inputs
 
     def seen(self, framework: str, mistake: str = "", **changed: Any) -> Observation:
         """Return a step that was looked into, without a compiler."""
@@ -121,7 +128,12 @@ def looking_in(
 ) -> dict[str, Any]:
     """Return the flags of a worker that does the three steps, their inputs being in ``folder``."""
     write_inputs(model, folder / "inputs.npz", rules=rules)
-    words = worker_flags(model, folder / "inputs.npz", compiler, rules)
+    return flags_of_steps(model, folder / "inputs.npz", compiler, rules)
+
+
+def flags_of_steps(model: str, inputs: Path, compiler: str, rules: Mapping[str, str]) -> dict[str, Any]:
+    """Return the flags of a worker that does the three steps on inputs that are written."""
+    words = worker_flags(model, inputs, compiler, rules)
     return dict(word.removeprefix("--").split("=", 1) for word in words)
 
 

@@ -61,16 +61,21 @@ def sixteen_bits(training: Any) -> None:
     step_again(training, forward=forward)
 
 
+def third(layers: Any) -> Any:
+    """Return the layer at a third of the network: a depthwise convolution, or its norm."""
+    return layers[len(layers) // 3]
+
+
 def one_layer(training: Any) -> None:
     """One convolution, in the middle, in FP16."""
-    model.cells(training.model, nn.Conv2d)[9].to_float(ms.float16)
-    model.cells(training.model, nn.BatchNorm2d)[9].to_float(ms.float32)
+    third(model.cells(training.model, nn.Conv2d)).to_float(ms.float16)
+    third(model.cells(training.model, nn.BatchNorm2d)).to_float(ms.float32)
     step_again(training)
 
 
 def one_layer_within(training: Any) -> None:
     """The same, with its output turned back into the type of all others."""
-    layer = model.cells(training.model, nn.Conv2d)[9]
+    layer = third(model.cells(training.model, nn.Conv2d))
 
     def rounded(inputs: Any) -> Any:
         images, weight = (ops.cast(array, ms.float16) for array in (inputs, layer.weight))

@@ -50,7 +50,8 @@ def sixteen_bits(training: Any) -> None:
 
 def one_layer(training: Any) -> None:
     """One convolution, in the middle, in BF16."""
-    layer = model.blocks(training.model, nn.Conv2D)[9]
+    layers = model.blocks(training.model, nn.Conv2D)
+    layer = layers[len(layers) // 3]
     forward = layer.hybrid_forward
 
     def rounded(F: Any, x: Any, weight: Any, **named: Any) -> Any:  # noqa: N803 (Gluon's name)

@@ -37,24 +37,30 @@ def sixteen_bits(training: Any) -> None:
     training.autocast = torch.autocast("cpu", dtype=torch.bfloat16)
 
 
+def middle_convolution(training: Any) -> Any:
+    """Return a depthwise convolution at a third of the network."""
+    layers = [module for module in training.model.modules() if isinstance(module, nn.Conv2d)]
+    return layers[len(layers) // 3]
+
+
 def one_layer(training: Any) -> None:
     """One convolution, in the middle, in BF16."""
-    layers = [module for module in training.model.modules() if isinstance(module, nn.Conv2d)]
-    forward = layers[9].forward
+    layer = middle_convolution(training)
+    forward = layer.forward
 
     def rounded(inputs: Any) -> Any:
         with torch.autocast("cpu", dtype=torch.bfloat16):
             return forward(inputs)
 
-    layers[9].forward = rounded
+    layer.forward = rounded
 
 
 def one_layer_within(training: Any) -> None:
     """The same, with its output turned back into the type of all others."""
     one_layer(training)
-    layers = [module for module in training.model.modules() if isinstance(module, nn.Conv2d)]
-    forward = layers[9].forward
-    layers[9].forward = lambda inputs: forward(inputs).to(inputs.dtype)
+    layer = middle_convolution(training)
+    forward = layer.forward
+    layer.forward = lambda inputs: forward(inputs).to(inputs.dtype)
 
 
 def gradients_summed(training: Any) -> None:

@@ -63,14 +63,20 @@ def sixteen_bits(training: Any) -> None:
         layer.dtype_policy = keras.DTypePolicy("mixed_bfloat16")
 
 
+def middle_convolution(training: Any) -> Any:
+    """Return the pointwise convolution at a third of the network."""
+    layers = [layer for layer in training.model.layers if layer.name.endswith(".pointwise.conv")]
+    return layers[len(layers) // 3]
+
+
 def one_layer(training: Any) -> None:
     """One convolution, in the middle, in BF16."""
-    training.model.get_layer("block4.pointwise.conv").dtype_policy = keras.DTypePolicy("mixed_bfloat16")
+    middle_convolution(training).dtype_policy = keras.DTypePolicy("mixed_bfloat16")
 
 
 def one_layer_within(training: Any) -> None:
     """The same, with its output turned back into the type of all others."""
-    layer = training.model.get_layer("block4.pointwise.conv")
+    layer = middle_convolution(training)
     shape = {"strides": 1, "padding": "SAME", "data_format": training.settings.layout.upper()}
 
     def rounded(inputs: Any) -> Any:
