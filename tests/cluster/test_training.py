@@ -11,7 +11,8 @@ import yaml
 
 from clusters import ALLOCATED, HOSTS, Cluster
 from frameworks import needs_framework
-from trainmark.schema.names import TELEMETRY, name_on
+from trainmark.execution import name_on
+from trainmark.schema.names import TELEMETRY
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.results import Results
 

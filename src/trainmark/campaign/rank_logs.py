@@ -6,12 +6,13 @@ from pathlib import Path
 from trainmark.campaign.log_measurement import RunLog, read_run_log
 from trainmark.campaign.rank_files import rank_files
 from trainmark.errors import InputError
+from trainmark.execution import name_on
 from trainmark.insight.log_ranks import RankLog, compare_rank_logs
 from trainmark.logs import ParsedLog
 from trainmark.programs.reading import read_by_format
 from trainmark.schema.case import Case
 from trainmark.schema.measurement import About, Measurement, Suspicion
-from trainmark.schema.names import ARRIVALS, LOG, name_on
+from trainmark.schema.names import ARRIVALS, LOG
 from trainmark.schema.outcome import OutcomeRecord
 from trainmark.schema.ranks import RankComparison
 from trainmark.workload import Card, deals_ranks_in_turn, reaches_nodes

@@ -28,7 +28,7 @@ from trainmark.campaign.suspicion import (
     work_suspicions,
 )
 from trainmark.errors import InputError, TrainmarkError
-from trainmark.execution import ResultDirectory, read_record
+from trainmark.execution import ResultDirectory, name_on, read_record
 from trainmark.insight import judged
 from trainmark.insight.bound import bound_facts, judge_bound
 from trainmark.logs.events import RunEvents, read_events
@@ -58,7 +58,7 @@ from trainmark.schema.measurement import (
     Speedup,
     Suspicion,
 )
-from trainmark.schema.names import DATABASE, EVENTS, LOG, MANIFEST, PROFILE, RESULTS, TELEMETRY, name_on
+from trainmark.schema.names import DATABASE, EVENTS, LOG, MANIFEST, PROFILE, RESULTS, TELEMETRY
 from trainmark.schema.outcome import NodeOutcome, Outcome, OutcomeRecord
 from trainmark.schema.profile import CaseProfile
 from trainmark.schema.ranks import RankComparison, RankTimes

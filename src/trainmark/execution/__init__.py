@@ -7,6 +7,7 @@ from trainmark.imports import attach
 if TYPE_CHECKING:
     from trainmark.execution.directory import (
         ResultDirectory,
+        name_on,
         open_results,
         read_record,
         read_suite,
@@ -23,6 +24,7 @@ __all__ = [
     "Preparer",
     "ResultDirectory",
     "check_expected_files",
+    "name_on",
     "open_results",
     "read_record",
     "read_suite",
@@ -37,6 +39,7 @@ __getattr__ = attach(
     {
         ".directory": (
             "ResultDirectory",
+            "name_on",
             "open_results",
             "read_record",
             "read_suite",

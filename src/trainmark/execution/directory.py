@@ -355,6 +355,12 @@ def _set_aside(folder: Path) -> Path:
     return folder.rename(aside)
 
 
+def name_on(file: str, node: int) -> str:
+    """Return the name of a run's file for a node: ``train.log``, and for node 1 ``train.node1.log``."""
+    stem, dot, end = file.partition(".")
+    return f"{stem}.node{node}{dot}{end}" if node else file
+
+
 def write_record(directory: Path, record: OutcomeRecord) -> None:
     """Write the record into a run's folder atomically; from then on the run is finished."""
     write_run_file(directory / OUTCOME, record.model_dump_json(indent=1) + "\n")

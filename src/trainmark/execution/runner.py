@@ -17,6 +17,7 @@ from pathlib import Path
 
 from trainmark.errors import TrainmarkError
 from trainmark.execution.classify import ENDED_BY_TRAINMARK, NodeExit, classify, rank_outcomes, signal_name
+from trainmark.execution.directory import name_on
 from trainmark.execution.sources import Git, SourceError, check_out, discard, fetch, is_cached
 from trainmark.files import to_json, write_run_file
 from trainmark.node import (
@@ -45,7 +46,7 @@ from trainmark.placement import removal_command
 from trainmark.printable import last_line
 from trainmark.schema.hosts import LOCALHOST
 from trainmark.schema.measurement import About, Suspicion
-from trainmark.schema.names import ARRIVALS, LOG, RUNS, TELEMETRY, name_on
+from trainmark.schema.names import ARRIVALS, LOG, RUNS, TELEMETRY
 from trainmark.schema.outcome import NodeOutcome, Outcome, OutcomeRecord
 from trainmark.schema.plan import Command, Plan, Preparation, PrepareStep
 from trainmark.schema.suite import Limits

@@ -230,7 +230,7 @@ def _value(case: Case, aspect: Aspect, several_loaders: bool) -> str:
             return (label.value if label else "{}").format(case.value(aspect))
 
 
-MOST_CASES = 12
+MOST_DRAWN = 12
 """The number of cases that are drawn; the series of the others are in their ``events.jsonl``."""
 
 
@@ -245,7 +245,7 @@ class StepSeries:
 
 def read_series(results: Results, directory: Path) -> dict[str, tuple[StepSeries, ...]]:
     """Return the series of the first measured cases, by case id."""
-    measured = [case for case in results.cases if case.estimate is not None][:MOST_CASES]
+    measured = [case for case in results.cases if case.estimate is not None][:MOST_DRAWN]
     return {case.id: tuple(_series(case, directory)) for case in measured}
 
 

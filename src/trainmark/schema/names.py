@@ -34,12 +34,6 @@ OUTCOME = "outcome.json"
 """The outcome, written last: a run's folder that has it is finished."""
 
 
-def name_on(file: str, node: int) -> str:
-    """Return the name of a run's file for a node: ``train.log``, and for node 1 ``train.node1.log``."""
-    stem, dot, end = file.partition(".")
-    return f"{stem}.node{node}{dot}{end}" if node else file
-
-
 STEPS_UNIT = "steps/s"
 """The unit of a run whose work per step is unknown."""
 EPOCHS_UNIT = "epochs/s"

@@ -38,6 +38,8 @@ from trainmark.schema.ranks import RankComparison, RankTimes
 from trainmark.schema.suite import Protocol
 from trainmark.schema.telemetry import TelemetrySummary
 
+SCHEMA: Literal["trainmark.results/1"] = "trainmark.results/1"
+
 
 class Bound(StrEnum):
     """The cause that limits the speed of a run."""
@@ -340,9 +342,6 @@ class Findings(Frozen):
     def bound(self, case: str) -> BoundFinding | None:
         """Return what a case was bound by; None for a case without a number."""
         return next((found for found in self.bounds if found.case == case), None)
-
-
-SCHEMA: Literal["trainmark.results/1"] = "trainmark.results/1"
 
 
 class RunResult(Frozen):

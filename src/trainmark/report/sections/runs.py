@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from trainmark.insight.ranks import shown_ranks
 from trainmark.report.blocks import Block, Cell, Chart, Code, Column, Paragraph, Section, Table, cell, plain
 from trainmark.report.charts import steps_chart
-from trainmark.report.context import MOST_CASES, Context, Mark, UnitPart, by_unit
+from trainmark.report.context import MOST_DRAWN, Context, Mark, UnitPart, by_unit
 from trainmark.report.language import GIB, decimals, number, percent
 from trainmark.report.sections.machine import named
 from trainmark.schema.check import CheckFinding, CheckReport, Level
@@ -394,8 +394,8 @@ def steps_section(context: Context) -> Section | None:
         caption = [say("steps_chart_caption")]
         if drawn.cut:
             caption.append(say("steps_chart_cut"))
-        if len(measured) > MOST_CASES:
-            caption.append(say("steps_chart_first", n=MOST_CASES, of=len(measured)))
+        if len(measured) > MOST_DRAWN:
+            caption.append(say("steps_chart_first", n=MOST_DRAWN, of=len(measured)))
         blocks.append(Chart("steps", say("steps_chart"), say("space").join(caption), drawn.drawing))
     return Section("steps", say("steps_title"), tuple(blocks))
 

@@ -79,7 +79,7 @@ def glance_section(context: Context) -> Section:
     compared = _compared(context)
     blocks: list[Table | Bullets] = []
     if compared:
-        blocks.append(_table(context, compared))
+        blocks.append(_glance_table(context, compared))
     blocks.append(Bullets(tuple(_distrust(context)), say("distrust_title")))
     return Section(ANCHOR, say("glance_title"), tuple(blocks))
 
@@ -142,7 +142,7 @@ def _distance(context: Context, one: _Compared) -> int:
     )
 
 
-def _table(context: Context, compared: list[_Compared]) -> Table:
+def _glance_table(context: Context, compared: list[_Compared]) -> Table:
     say, selection = context.say, _selected(context, compared)
     rows = selection.rows
     ends = _ends(rows)
@@ -171,19 +171,19 @@ def _table(context: Context, compared: list[_Compared]) -> Table:
         cells += [energy_cell(joules.get(one.case.id))] if has_energy else []
         cells.append(_bound(context, one.case))
         body.append(tuple(cells))
-    bars = tuple(_bar(one.case, ends[one.case.unit or ""]) for one in rows)
+    bars = tuple(_glance_bar(one.case, ends[one.case.unit or ""]) for one in rows)
     note = say("glance_bars" if len(units) == 1 else "glance_bars_of_units")
     return Table(
         "",
         tuple(columns),
         tuple(body),
-        tuple(_notes(context, compared, selection)),
+        tuple(_glance_notes(context, compared, selection)),
         bars=bars,
         bars_note=note,
     )
 
 
-def _notes(context: Context, compared: Sequence[_Compared], selection: _Selection) -> Iterator[str]:
+def _glance_notes(context: Context, compared: Sequence[_Compared], selection: _Selection) -> Iterator[str]:
     say, rows = context.say, selection.rows
     labels = {one.baseline.id: context.axes.label(one.baseline.case) for one in rows}
     bases = [labels[name] for name in labels if sum(one.baseline.id == name for one in rows) > 1]
@@ -272,7 +272,7 @@ def _ends(rows: Sequence[_Compared]) -> dict[str, float]:
     return highs
 
 
-def _bar(case: CaseResult, end: float) -> Bar:
+def _glance_bar(case: CaseResult, end: float) -> Bar:
     assert case.estimate is not None
     bounds = case.estimate.interval
     scale = 1 / end if end > 0 else 0.0
