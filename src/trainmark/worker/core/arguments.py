@@ -61,54 +61,38 @@ def _parser(words: list[str]) -> tuple[argparse.ArgumentParser, Task[Any]]:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
         allow_abbrev=False,
     )
-    case = parser.add_argument_group("case")
-    case.add_argument(
-        "--framework", choices=framework_names(), required=True, help="the framework that trains"
-    )
-    case.add_argument("--task", choices=task_names(), default=task.name, help="if not given: the model's")
-    case.add_argument(
-        "--model", choices=sorted(task.models), default=task.models[0], help="the model to train"
-    )
-    case.add_argument("--precision", choices=PRECISIONS, default="fp32", help="fp32 means that TF32 is off")
-    case.add_argument("--batch-per-device", type=positive, default=32, metavar="N", help="samples per rank")
-    case.add_argument("--compiler", default="none", help="a compiler of the framework")
-    case.add_argument("--data", default=SYNTHETIC, help="synthetic, or the path of real data")
-    case.add_argument("--loader", default="native", help="the loader of real data")
-    case.add_argument("--loader-workers", type=count, default=2, metavar="N", help="for each rank")
-    case.add_argument(
-        "--device", choices=("auto", "cpu", "cuda"), default="auto", help="the device of the rank"
-    )
-    case.add_argument("--threads", type=count, default=0, metavar="N", help="of this rank; 0: the default")
-    case.add_argument("--collective", default=NATIVE, help="the ranks' collectives; native: the framework's")
-    case.add_argument(
-        "--gradients", default=NATIVE, help="the exchange of gradients; native: the framework's usual one"
-    )
-    protocol = parser.add_argument_group("protocol")
-    protocol.add_argument(
-        "--steps", type=positive, default=120, metavar="N", help="all steps, including the first"
-    )
-    protocol.add_argument("--warmup-steps", type=count, default=20, metavar="N", help="steps not measured")
-    protocol.add_argument("--seed", type=count, default=0, metavar="N", help="of weights and data")
-    protocol.add_argument(
-        "--events", metavar="FILE", help="the file for rank 0's events; default: standard output"
-    )
-    protocol.add_argument("--memory-limit", type=positive, metavar="BYTES", help="of this process's data")
-    protocol.add_argument(
-        "--equivalence", metavar="FILE",
-        help="train the three steps in this file (.npz) instead, and write their results as the events",
-    )  # fmt: skip
-    protocol.add_argument(
-        "--profile", type=count, default=0, metavar="N",
-        help="profile N more steps instead of verifying the run; needs --events: the trace is written there",
-    )  # fmt: skip
-    recipe = parser.add_argument_group("recipe")
-    recipe.add_argument("--learning-rate", type=float, help="if not given: the task's, by the global batch")
-    recipe.add_argument("--momentum", type=float, default=0.9, help="of SGD")
-    recipe.add_argument("--weight-decay", type=float, default=0.0, help="L2 penalty")
-    recipe.add_argument("--schedule", choices=SCHEDULES, default="constant", help="of the learning rate")
-    recipe.add_argument("--epochs", type=positive, default=1, metavar="N", help="length of the schedule")
-    recipe.add_argument("--warmup-epochs", type=count, default=0, metavar="N", help="of the learning rate")
-    recipe.add_argument("--loss-scale", type=loss_scale, default="dynamic", help="dynamic, or a number")
+    add = parser.add_argument_group("case").add_argument
+    add("--framework", choices=framework_names(), required=True, help="the framework that trains")
+    add("--task", choices=task_names(), default=task.name, help="if not given: the model's")
+    add("--model", choices=sorted(task.models), default=task.models[0], help="the model to train")
+    add("--precision", choices=PRECISIONS, default="fp32", help="fp32 means that TF32 is off")
+    add("--batch-per-device", type=positive, default=32, metavar="N", help="samples per rank")
+    add("--compiler", default="none", help="a compiler of the framework")
+    add("--data", default=SYNTHETIC, help="synthetic, or the path of real data")
+    add("--loader", default="native", help="the loader of real data")
+    add("--loader-workers", type=count, default=2, metavar="N", help="for each rank")
+    add("--device", choices=("auto", "cpu", "cuda"), default="auto", help="the device of the rank")
+    add("--threads", type=count, default=0, metavar="N", help="of this rank; 0: the default")
+    add("--collective", default=NATIVE, help="the ranks' collectives; native: the framework's")
+    add("--gradients", default=NATIVE, help="the exchange of gradients; native: the framework's usual one")
+    add = parser.add_argument_group("protocol").add_argument
+    add("--steps", type=positive, default=120, metavar="N", help="all steps, including the first")
+    add("--warmup-steps", type=count, default=20, metavar="N", help="steps not measured")
+    add("--seed", type=count, default=0, metavar="N", help="of weights and data")
+    add("--events", metavar="FILE", help="the file for rank 0's events; default: standard output")
+    add("--memory-limit", type=positive, metavar="BYTES", help="of this process's data")
+    equivalence = "train the three steps in this file (.npz) instead, and write their results as the events"
+    add("--equivalence", metavar="FILE", help=equivalence)
+    profile = "profile N more steps instead of verifying the run; needs --events: the trace is written there"
+    add("--profile", type=count, default=0, metavar="N", help=profile)
+    add = parser.add_argument_group("recipe").add_argument
+    add("--learning-rate", type=float, help="if not given: the task's, by the global batch")
+    add("--momentum", type=float, default=0.9, help="of SGD")
+    add("--weight-decay", type=float, default=0.0, help="L2 penalty")
+    add("--schedule", choices=SCHEDULES, default="constant", help="of the learning rate")
+    add("--epochs", type=positive, default=1, metavar="N", help="length of the schedule")
+    add("--warmup-epochs", type=count, default=0, metavar="N", help="of the learning rate")
+    add("--loss-scale", type=loss_scale, default="dynamic", help="dynamic, or a number")
     task.add_flags(parser)
     parser.set_defaults(**task.defaults(given.model or task.models[0]))
     return parser, task

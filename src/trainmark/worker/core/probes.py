@@ -16,7 +16,7 @@ from pathlib import Path
 from shutil import rmtree
 from statistics import median
 from tempfile import mkdtemp
-from typing import Any, NamedTuple
+from typing import Any
 
 from .backend import repeated
 from .outcomes import UNSUPPORTED, RunError
@@ -82,27 +82,23 @@ def profile_steps(training: Training, settings: Settings) -> dict[str, Any]:
     return {"steps": settings.profile, "clock_step_s": seconds / settings.profile}
 
 
-class Peak(NamedTuple):
-    """The peak of one rank's device, and the size of the matrices that reached it."""
+def find_peak(training: Training, device: str) -> tuple[float, int] | None:
+    """Return this rank's operations per second, and the size of the matrices that reached them.
 
-    operations_per_s: float
-    size: int
-
-
-def find_peak(training: Training, device: str) -> Peak | None:
-    """Return this rank's peak; None if the worker has no product, or the device too little memory for it."""
-    best: Peak | None = None
+    None if the worker has no product, or the device too little memory for it.
+    """
+    best: tuple[float, int] | None = None
     count = AT_ONCE.get(device, 1)
     for size in SIZES.get(device, SIZES["cpu"]):
         operations = 2.0 * size**3
-        if best is not None and operations / best.operations_per_s > LONGEST_S:
+        if best is not None and operations / best[0] > LONGEST_S:
             break
         seconds = _fastest(lambda: training.products(size), count)  # noqa: B023 - it is called at once
         if seconds is None:
             break
         rate = operations * count / seconds
-        if best is None or rate > best.operations_per_s:
-            best = Peak(rate, size)
+        if best is None or rate > best[0]:
+            best = rate, size
     return best
 
 
@@ -151,7 +147,7 @@ def share_of_peak(training: Training, settings: Settings, samples_per_s: float) 
     own = find_peak(training, device)
     training.barrier()
     moved = find_bandwidth(training, device) if own and pieces else None
-    found = training.gather([round(own.operations_per_s), own.size, round(moved or 0)] if own else [0, 0, 0])
+    found = training.gather([round(own[0]), own[1], round(moved or 0)] if own else [0, 0, 0])
     peaks, sizes, rates = ([values[index] for values in found] for index in range(3))
     known = {"operations_per_sample": operations}
     if not all(peaks):

@@ -28,25 +28,18 @@ class LanguageSettings(Settings):
 def add_language_flags(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     """Add the flags that both tasks have, and return their group; a task sets its own defaults."""
     text = parser.add_argument_group("text")
-    text.add_argument("--sequence-length", type=positive, metavar="N", help="tokens of a sample")
-    text.add_argument(
-        "--accumulation", type=positive, default=1, metavar="N",
-        help="parts of a batch, passed one after another before the weights move",
-    )  # fmt: skip
-    text.add_argument("--second-momentum", type=float, help="of the optimizer (beta 2)")
-    text.add_argument("--epsilon", type=float, help="of the optimizer")
-    text.add_argument(
-        "--clip-norm", type=norm, metavar="LENGTH",
-        help="of all gradients together, made so long where they are longer; 0: as they are",
-    )  # fmt: skip
-    text.add_argument(
-        "--warmup-updates", type=count, metavar="N",
-        help="steps over which the rate rises from 0, regardless of the warm-up epochs",
-    )  # fmt: skip
-    text.add_argument(
-        "--epoch-sequences", type=positive, metavar="N", dest="epoch_samples",
-        help="length of an epoch of synthetic data",
-    )  # fmt: skip
+    add = text.add_argument
+    add("--sequence-length", type=positive, metavar="N", help="tokens of a sample")
+    parts = "parts of a batch, passed one after another before the weights move"
+    add("--accumulation", type=positive, default=1, metavar="N", help=parts)
+    add("--second-momentum", type=float, help="of the optimizer (beta 2)")
+    add("--epsilon", type=float, help="of the optimizer")
+    length = "of all gradients together, made so long where they are longer; 0: as they are"
+    add("--clip-norm", type=norm, metavar="LENGTH", help=length)
+    updates = "steps over which the rate rises from 0, regardless of the warm-up epochs"
+    add("--warmup-updates", type=count, metavar="N", help=updates)
+    epoch = "length of an epoch of synthetic data"
+    add("--epoch-sequences", type=positive, metavar="N", dest="epoch_samples", help=epoch)
     return text
 
 
@@ -90,19 +83,18 @@ class CausalSettings(LanguageSettings):
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags, and make the recipe that of nanoGPT's bench.py."""
-    text = add_language_flags(parser)
-    text.add_argument(
-        "--parallel", choices=(DDP, FSDP2), default=DDP,
-        help="ddp: each rank has the whole model; fsdp2: the ranks share weights, gradients and optimizer state",
-    )  # fmt: skip
-    text.add_argument(
-        "--activation-checkpointing", choices=(NO_CHECKPOINTING, SELECTIVE, FULL), default=NO_CHECKPOINTING,
-        help="the part of each block that the backward pass computes again",
-    )  # fmt: skip
-    text.add_argument(
-        "--packing", choices=(NO_PACKING, DOCUMENTS), default=NO_PACKING,
-        help="documents: documents of unlike lengths in each sequence, which do not attend to each other",
-    )  # fmt: skip
+    add = add_language_flags(parser).add_argument
+    shares = (
+        "ddp: each rank has the whole model; fsdp2: the ranks share weights, gradients and optimizer state"
+    )
+    add("--parallel", choices=(DDP, FSDP2), default=DDP, help=shares)
+    again, kinds = (
+        "the part of each block that the backward pass computes again",
+        (NO_CHECKPOINTING, SELECTIVE, FULL),
+    )
+    add("--activation-checkpointing", choices=kinds, default=NO_CHECKPOINTING, help=again)
+    packed = "documents: documents of unlike lengths in each sequence, which do not attend to each other"
+    add("--packing", choices=(NO_PACKING, DOCUMENTS), default=NO_PACKING, help=packed)
     parser.set_defaults(sequence_length=1024, epoch_samples=EPOCH_SEQUENCES)
     parser.set_defaults(optimizer=ADAMW, momentum=0.9, second_momentum=0.95, epsilon=1e-8)
     parser.set_defaults(

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ...core import facts
 from ...core.feed import Feed, MappedFile
 from ...core.outcomes import FAILED, INVALID, RunError
@@ -21,8 +23,6 @@ class TokenFile(MappedFile):
 
     def __init__(self, source: str, vocabulary: int, length: int) -> None:
         """Open a file or its folder; raise ``RunError`` if it is missing, cut, too short or of a larger vocabulary."""
-        import numpy as np
-
         super().__init__(source, vocabulary, length)
         self._vocabulary, self._length = vocabulary, length
         kind = np.dtype(self.manifest.get("type", "uint16")).newbyteorder("<")
@@ -40,8 +40,6 @@ class TokenFile(MappedFile):
 
     def rows(self, numbers: Any) -> Any:
         """Return sequences (numbers, length + 1) in int64; raise ``RunError`` for a token outside of the vocabulary."""
-        import numpy as np
-
         rows = np.empty((len(numbers), self._length + 1), np.int64)
         for row, number in zip(rows, numbers):
             start = int(number) * self._length

@@ -29,21 +29,15 @@ class ImageSettings(Settings):
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags, and make the recipe that of NVIDIA's PyTorch ConvNets (DGX1_RN50_AMP_90E.sh)."""
-    images = parser.add_argument_group("images")
-    images.add_argument("--image-size", type=positive, default=224, metavar="N", help="side in pixels")
-    images.add_argument(
-        "--layout", choices=("nchw", "nhwc"), default="nchw", help="order of an image batch in memory"
-    )
-    images.add_argument("--classes", type=positive, default=1000, metavar="N", help="outputs of the network")
-    images.add_argument(
-        "--bn-weight-decay", type=truth, nargs="?", const=True, default=False, metavar="true|false",
-        help="decay batch-norm parameters too",
-    )  # fmt: skip
-    images.add_argument("--label-smoothing", type=float, default=0.1, help="of the cross entropy")
-    images.add_argument(
-        "--epoch-images", type=positive, default=IMAGENET_IMAGES, metavar="N", dest="epoch_samples",
-        help="length of an epoch of synthetic data",
-    )  # fmt: skip
+    add = parser.add_argument_group("images").add_argument
+    add("--image-size", type=positive, default=224, metavar="N", help="side in pixels")
+    add("--layout", choices=("nchw", "nhwc"), default="nchw", help="order of an image batch in memory")
+    add("--classes", type=positive, default=1000, metavar="N", help="outputs of the network")
+    add("--bn-weight-decay", type=truth, nargs="?", const=True, default=False, metavar="true|false",
+        help="decay batch-norm parameters too")  # fmt: skip
+    add("--label-smoothing", type=float, default=0.1, help="of the cross entropy")
+    add("--epoch-images", type=positive, default=IMAGENET_IMAGES, metavar="N", dest="epoch_samples",
+        help="length of an epoch of synthetic data")  # fmt: skip
     parser.set_defaults(
         momentum=0.875, weight_decay=3.0517578125e-05, schedule="cosine", epochs=90, warmup_epochs=8
     )

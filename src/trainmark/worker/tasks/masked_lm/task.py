@@ -45,17 +45,13 @@ def usual_predictions(length: int) -> int:
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags, and make the recipe that of BERT's pre-training."""
-    text = add_language_flags(parser)
-    text.add_argument(
-        "--predictions", type=positive, metavar="N",
-        help="hidden words of a sample; if not given: 20 of 128 tokens, 80 of 512, else that share",
-    )  # fmt: skip
-    text.add_argument(
-        "--padding", type=int, default=0, metavar="PERCENT",
-        help="of synthetic tokens; real data have their own",
-    )  # fmt: skip
-    text.add_argument("--optimizer", choices=(ADAMW, LAMB), default=ADAMW, help="both with decoupled decay")
-    text.add_argument("--dropout", type=float, default=0.1, help="share of values that are dropped")
+    add = add_language_flags(parser).add_argument
+    hidden = "hidden words of a sample; if not given: 20 of 128 tokens, 80 of 512, else that share"
+    add("--predictions", type=positive, metavar="N", help=hidden)
+    percent = "of synthetic tokens; real data have their own"
+    add("--padding", type=int, default=0, metavar="PERCENT", help=percent)
+    add("--optimizer", choices=(ADAMW, LAMB), default=ADAMW, help="both with decoupled decay")
+    add("--dropout", type=float, default=0.1, help="share of values that are dropped")
     parser.set_defaults(sequence_length=128, epoch_samples=EPOCH_SEQUENCES)
     parser.set_defaults(momentum=0.9, second_momentum=0.999, epsilon=1e-6, weight_decay=0.01, clip_norm=1.0)
     parser.set_defaults(schedule="linear", epochs=40, warmup_epochs=0, warmup_updates=10_000)

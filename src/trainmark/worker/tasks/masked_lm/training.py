@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ...core.feed import Feed
 from ...core.outcomes import FAILED, INVALID, RunError
 from ...core.place import Place
@@ -54,8 +56,6 @@ class RecordFiles:
 
     def rows(self, numbers: Any) -> tuple[Any, ...]:
         """Return sequences as the task's batch has them; raise ``RunError`` that names a record of other settings."""
-        import numpy as np
-
         rows = [self._row(int(number)) for number in numbers]
         return tuple(np.stack(column) for column in zip(*rows))
 
@@ -64,8 +64,6 @@ class RecordFiles:
         return RecordFiles, self._given
 
     def _row(self, number: int) -> tuple[Any, ...]:
-        import numpy as np
-
         file, start, size = self._places[number]
         where = f"record {number - self._first[file]} of {self._paths[file]}"
         own, vocabulary = self._settings, ARCHITECTURES[self._settings.model].vocabulary
@@ -80,33 +78,24 @@ class RecordFiles:
             raise RunError(FAILED, f"{where} is not an Example: {error}") from error
         places, words, weights = slots
         length = int(mask.sum())
-        problems = [
-            (
-                (len(tokens), len(mask), len(segments)) != (own.sequence_length,) * 3,
-                f"has {len(tokens)} tokens, but {own.sequence_length} were requested",
-            ),
-            (
-                {len(slot) for slot in slots} != {own.predictions},
-                f"has room for {len(places)} hidden words, but {own.predictions} were requested",
-            ),
-            (not 0 < length <= len(mask) or not mask[:length].all(), "has padding between its tokens"),
-            (
-                any(len(ids) and not 0 <= ids.min() <= ids.max() < vocabulary for ids in (tokens, words)),
-                f"has a token outside of the model's vocabulary of {vocabulary}",
-            ),
-            (
-                len(segments) and not 0 <= segments.min() <= segments.max() <= 1,
-                "has a segment that is neither 0 nor 1",
-            ),
-            (
-                bool((places[weights > 0] >= length).any()) or bool((places < 0).any()),
-                "hides words of padding",
-            ),
-            (len(follows) != 1 or follows[0] not in (0, 1), "says neither 0 nor 1 of the next sentence"),
-        ]
-        for is_wrong, message in problems:
+        is_other_length = {len(tokens), len(mask), len(segments)} != {own.sequence_length}
+        is_other_room = {len(slot) for slot in slots} != {own.predictions}
+        is_padded_within = not 0 < length <= len(mask) or not mask[:length].all()
+        unknown = any(len(ids) and not 0 <= ids.min() <= ids.max() < vocabulary for ids in (tokens, words))
+        is_other_segment = len(segments) and not 0 <= segments.min() <= segments.max() <= 1
+        hides_padding = (places[weights > 0] >= length).any() or (places < 0).any()
+        problems = {
+            f"has {len(tokens)} tokens, but {own.sequence_length} were requested": is_other_length,
+            f"has room for {len(places)} hidden words, but {own.predictions} were requested": is_other_room,
+            "has padding between its tokens": is_padded_within,
+            f"has a token outside of the model's vocabulary of {vocabulary}": unknown,
+            "has a segment that is neither 0 nor 1": is_other_segment,
+            "hides words of padding": hides_padding,
+            "says neither 0 nor 1 of the next sentence": len(follows) != 1 or follows[0] not in (0, 1),
+        }
+        for problem, is_wrong in problems.items():
             if is_wrong:
-                raise RunError(FAILED, f"{where} {message}")
+                raise RunError(FAILED, f"{where} {problem}")
         return tokens, segments, np.int64(length), places, words, weights.astype(np.float32), follows[0]
 
 
@@ -123,8 +112,6 @@ def _records(mapped: Any, file: Path) -> Iterator[tuple[int, int]]:
 
 def parse(data: bytes) -> dict[str, Any]:
     """Return the numbers of each feature of an Example; raises ``ValueError`` or ``IndexError`` for what is none."""
-    import numpy as np
-
     found: dict[str, Any] = {}
     for features in _fields(data):
         for entry in _fields(features[1]):
@@ -140,8 +127,6 @@ def parse(data: bytes) -> dict[str, Any]:
 
 def _integers(packed: bytes) -> Any:
     """Return the whole numbers of base 128, all at once: a loop over each byte would be most of the reading."""
-    import numpy as np
-
     array = np.frombuffer(packed, np.uint8)
     ends = np.flatnonzero(array < 0x80)
     if len(ends) == len(array):

@@ -60,27 +60,17 @@ class ClickSettings(Settings):
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags, and make the recipe that of DLPerf's scripts; of DLRM, that of MLPerf's reference."""
-    clicks = parser.add_argument_group("clicks")
-    clicks.add_argument(
-        "--vocabulary", type=positive, default=VOCABULARY, metavar="N", help="rows of each of Wide & Deep's "
-        "tables, or of all of DLRM's tables",
-    )  # fmt: skip
-    clicks.add_argument(
-        "--embedding-width", type=positive, default=EMBEDDING_WIDTH, metavar="N",
-        help="of the deep tables",
-    )  # fmt: skip
-    clicks.add_argument(
-        "--table-gradients", choices=(DENSE_GRADIENTS, SPARSE_GRADIENTS), default=DENSE_GRADIENTS,
-        help="of all rows, or only of looked-up rows; Adam then does not change the others",
-    )  # fmt: skip
-    clicks.add_argument("--second-momentum", type=float, default=0.999, help="of Adam (beta 2)")
-    clicks.add_argument("--epsilon", type=float, default=1e-8, help="of Adam")
-    clicks.add_argument(
-        "--dropout", type=float, default=0.5, help="share of values dropped after a hidden layer"
-    )
-    clicks.add_argument(
-        "--epoch-samples", type=positive, default=EPOCH_SAMPLES, metavar="N",
-        help="length of an epoch of synthetic data",
-    )  # fmt: skip
+    add = parser.add_argument_group("clicks").add_argument
+    rows = "rows of each of Wide & Deep's tables, or of all of DLRM's tables"
+    add("--vocabulary", type=positive, default=VOCABULARY, metavar="N", help=rows)
+    add("--embedding-width", type=positive, default=EMBEDDING_WIDTH, metavar="N", help="of the deep tables")
+    kinds = (DENSE_GRADIENTS, SPARSE_GRADIENTS)
+    of = "of all rows, or only of looked-up rows; Adam then does not change the others"
+    add("--table-gradients", choices=kinds, default=DENSE_GRADIENTS, help=of)
+    add("--second-momentum", type=float, default=0.999, help="of Adam (beta 2)")
+    add("--epsilon", type=float, default=1e-8, help="of Adam")
+    add("--dropout", type=float, default=0.5, help="share of values dropped after a hidden layer")
+    epoch = "length of an epoch of synthetic data"
+    add("--epoch-samples", type=positive, default=EPOCH_SAMPLES, metavar="N", help=epoch)
     parser.set_defaults(optimizer=ADAM, momentum=0.9, weight_decay=0.0, clip_norm=None)
     parser.set_defaults(schedule="constant", epochs=1, warmup_epochs=0, warmup_updates=0)
