@@ -16,6 +16,7 @@ from .feed import Feed
 from .optimizers import Moments
 from .place import Place
 from .task import Verified
+from .window import Steps
 
 
 class Observation(NamedTuple):
@@ -53,7 +54,7 @@ def hooked(hooks: Iterable[Any]) -> Iterator[None]:
             hook.remove()
 
 
-class Backend(Protocol):
+class Backend(Steps, Protocol):
     """The device of a rank, loader and training step, weights, and observations.
 
     The constructor of a framework's class raises ``RunError`` (unsupported) for what it cannot train before the ranks
@@ -65,10 +66,6 @@ class Backend(Protocol):
     """
 
     COUNTS_UPDATES: bool = True
-
-    @abstractmethod
-    def synchronize(self) -> None:
-        """Wait until the device has done everything that it was given."""
 
     @abstractmethod
     def facts(self) -> Facts:
@@ -117,14 +114,6 @@ class Backend(Protocol):
     @abstractmethod
     def own_losses(self) -> list[float]:
         """Return the losses of this rank's steps so far, in their order."""
-
-    def compile_s(self) -> float | None:
-        """Return the seconds spent compiling so far, or None without a compiler or a count."""
-        return None
-
-    def compilations(self) -> int | None:
-        """Return the number of programs compiled so far, or None if unknown."""
-        return None
 
     def alone(self) -> Callable[[], None] | None:
         """Return a function that passes the current batch forward and backward like the step, without exchange.

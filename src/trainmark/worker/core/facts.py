@@ -102,13 +102,10 @@ def as_requested(observed: ObservedConfig, requested: Mapping[str, Any], device:
         observed = replace(observed, tf32_matmul=False, tf32_convolution=False)
     found = {name: value for name, value in vars(observed).items() if name not in ("unseen", "others")}
     for name, value in found.items():
+        of, wanted = f"{name} of the first step", requested[name]
         if value is None and name not in observed.unseen:
-            raise RunError(
-                INVALID, f"{name} of the first step was not observed, so it may not be {requested[name]}"
-            )
-        if value not in (None, "either", requested[name]):
-            raise RunError(
-                INVALID, f"{name} of the first step was {value}, not {requested[name]} as requested"
-            )
+            raise RunError(INVALID, f"{of} was not observed, so it may not be {wanted}")
+        if value not in (None, "either", wanted):
+            raise RunError(INVALID, f"{of} was {value}, not {wanted} as requested")
     unseen = sorted(name for name, value in found.items() if value is None)
     return {**found, **({"unseen": unseen} if unseen else {}), **observed.others}

@@ -175,7 +175,7 @@ class MappedFile:
 
 
 def read_manifest(path: Path) -> Any:
-    """Return what a data set's manifest says; nothing where there is none."""
+    """Return the content of a data set's manifest; nothing if there is none."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

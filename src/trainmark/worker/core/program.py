@@ -201,10 +201,8 @@ def _observe(training: Training, settings: Settings, events: EventWriter | None)
 
 
 def _open_events(path: str | None) -> EventWriter:
-    if path is None:
-        return EventWriter(sys.stdout)
     try:
-        return EventWriter(Path(path).open("w", encoding="utf-8"))
+        return EventWriter(sys.stdout if path is None else Path(path).open("w", encoding="utf-8"))
     except OSError as error:
         raise RunError(FAILED, f"cannot write the events to {path}: {error.strerror}") from error
 
@@ -227,13 +225,12 @@ def _say(stopped: RunError, settings: Settings, place: Place, events: EventWrite
         data["peer_lost"] = True
     if stopped.peak_memory_bytes is not None:
         data["peak_memory_bytes"] = stopped.peak_memory_bytes
+    of = f"trainmark-worker: rank {place.rank}:"
     try:
         if events is None and place.rank > 0 and settings.events is not None:
             events = _open_events(f"{settings.events}.rank{place.rank}")
         if events is not None:
             events.write([], data)
     except (OSError, RunError) as error:
-        print(
-            f"trainmark-worker: rank {place.rank}: the outcome is not in the events: {error}", file=sys.stderr
-        )
-    print(f"trainmark-worker: rank {place.rank}: {stopped}", file=sys.stderr)
+        print(f"{of} the outcome is not in the events: {error}", file=sys.stderr)
+    print(f"{of} {stopped}", file=sys.stderr)

@@ -157,7 +157,6 @@ class Training(Backend):
         self.data_waits_s[index] = self.feed.wait_s
 
     def loading(self) -> Loading | None:
-        """Return the state of the loader; None for a batch that is used in every step."""
         return None if self.feed.ahead is None else self.feed.loading()
 
     def counted(self, _first: int, _last: int) -> dict[str, int]:
@@ -165,7 +164,6 @@ class Training(Backend):
         return {}
 
     def barrier(self) -> None:
-        """Wait until every rank is here."""
         self.ranks.barrier()
 
     def gather(self, values: Sequence[int]) -> list[list[int]]:

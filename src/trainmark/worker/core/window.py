@@ -22,6 +22,7 @@ comparison; at most once a second rank 0 prints a short line. ``benchmarks/overh
 
 import gc
 import time
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
@@ -44,25 +45,31 @@ class DeviceTimers:
 
 
 class Steps(Protocol):
-    """The methods of a training that the protocol calls."""
+    """The part of a training that the timing protocol calls."""
 
     marks: DeviceTimers
 
+    @abstractmethod
     def step(self, index: int) -> None:
         """Run training step ``index``, or launch all of it on the device, without waiting for it."""
 
+    @abstractmethod
     def synchronize(self) -> None:
         """Wait until the device has done everything that it was given."""
 
+    @abstractmethod
     def barrier(self) -> None:
         """Wait until every rank is here."""
 
     def compile_s(self) -> float | None:
         """Return the seconds spent compiling so far, or None without a compiler or a count."""
+        return None
 
     def compilations(self) -> int | None:
         """Return the number of programs compiled so far, or None if unknown."""
+        return None
 
+    @abstractmethod
     def loading(self) -> Loading | None:
         """Return the loader's counts of made and taken samples, or None without a loader."""
 
