@@ -51,9 +51,8 @@ def own_gpu(
         return place.local_rank
     if observed == 1 and "CUDA_VISIBLE_DEVICES" in environment:
         return 0
-    raise RunError(
-        UNSUPPORTED, f"local rank {place.local_rank} has no GPU: {framework} finds {observed} on this node"
-    )
+    reason = f"local rank {place.local_rank} has no GPU: {framework} finds {observed} on this node"
+    raise RunError(UNSUPPORTED, reason)
 
 
 GAPS, ANY = "gaps.json", "any"

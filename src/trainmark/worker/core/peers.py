@@ -29,18 +29,21 @@ class Peers(Ranks):
         Raises ``RunError`` (failed) if they do not arrive within ten minutes.
         """
         super().__init__(place)
-        self._on_lost = on_lost
-        self._leaving = False
+        self._on_lost, self._leaving = on_lost, False
         self._links: dict[int, _Link] = {}
+        self._problem: RunError | None = None
+        self._answers: queue.SimpleQueue[Any] | None = None
         if place.world_size == 1:
             return
+        assert place.address is not None
+        assert place.port is not None
         self.backend = "tcp"
-        deadline = time.monotonic() + MEET_S
+        address, deadline = (place.address, place.port + PORT_OFFSET), time.monotonic() + MEET_S
         try:
             if place.rank == 0:
-                self._accept(deadline)
+                self._accept(address, deadline)
             else:
-                self._links[0] = _Link(_connect(place, deadline))
+                self._links[0] = _Link(_connect(address, deadline))
                 self._links[0].listen(0, self._lost)
                 self._links[0].send(place.rank)
         except OSError as error:
@@ -71,8 +74,9 @@ class Peers(Ranks):
         It runs in a separate thread, because a thread that waits in C++ cannot be interrupted.
         """
         answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        for link in self._links.values():
-            link.also_tell(answers)
+        self._answers = answers
+        if self._problem is not None:
+            answers.put(self._problem)
 
         def work() -> None:
             try:
@@ -81,9 +85,7 @@ class Peers(Ranks):
                 answers.put((False, error))
 
         threading.Thread(target=work, daemon=True).start()
-        answer = answers.get()
-        for link in self._links.values():
-            link.also_tell(None)
+        answer, self._answers = answers.get(), None
         if isinstance(answer, RunError):
             raise answer
         good, value = answer
@@ -97,9 +99,8 @@ class Peers(Ranks):
         for link in self._links.values():
             link.close()
 
-    def _accept(self, deadline: float) -> None:
-        assert self.place.address is not None
-        with socket.create_server((self.place.address, _port(self.place)), backlog=1024) as server:
+    def _accept(self, address: tuple[str, int], deadline: float) -> None:
+        with socket.create_server(address, backlog=1024) as server:
             while len(self._links) < self.place.world_size - 1:
                 server.settimeout(max(deadline - time.monotonic(), 0.001))
                 connection, _ = server.accept()
@@ -114,6 +115,9 @@ class Peers(Ranks):
             link.listen(rank, self._lost)
 
     def _lost(self, problem: RunError) -> None:
+        self._problem, answers = problem, self._answers
+        if answers is not None:
+            answers.put(problem)
         if not self._leaving:
             self._on_lost(problem)
 
@@ -131,8 +135,6 @@ class _Link:
         self._connection = connection
         self._lines = connection.makefile("rb")
         self._received: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._also: queue.SimpleQueue[Any] | None = None
-        self._problem: RunError | None = None
 
     def hello(self) -> int | None:
         """Return the rank in the first line, or None if the peer is not a rank of this run."""
@@ -154,19 +156,11 @@ class _Link:
             except (OSError, ValueError):
                 pass
             reason = f"lost contact with another rank: rank {rank} has gone{doing()}"
-            problem = self._problem = RunError(FAILED, reason, peer_lost=True)
+            problem = RunError(FAILED, reason, peer_lost=True)
             self._received.put(problem)
-            if self._also is not None:
-                self._also.put(problem)
             lost(problem)
 
         threading.Thread(target=read, daemon=True).start()
-
-    def also_tell(self, answers: queue.SimpleQueue[Any] | None) -> None:
-        """Queue the end of the connection too."""
-        self._also = answers
-        if answers is not None and self._problem is not None:
-            answers.put(self._problem)
 
     def send(self, value: Any) -> None:
         """Send a value; the reader reports a lost peer."""
@@ -194,17 +188,11 @@ class _Link:
             self._connection.close()
 
 
-def _port(place: Place) -> int:
-    assert place.port is not None
-    return place.port + PORT_OFFSET
-
-
-def _connect(place: Place, deadline: float) -> socket.socket:
+def _connect(address: tuple[str, int], deadline: float) -> socket.socket:
     """Return a connection to rank 0, which may not have started yet."""
-    assert place.address is not None
     while True:
         try:
-            connection = socket.create_connection((place.address, _port(place)), timeout=5)
+            connection = socket.create_connection(address, timeout=5)
         except OSError:
             if time.monotonic() > deadline:
                 raise

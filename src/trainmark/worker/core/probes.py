@@ -57,10 +57,8 @@ def profile_steps(training: Training, settings: Settings) -> dict[str, Any]:
     folder.mkdir(exist_ok=True)
     profiler = training.profiling(folder)
     if profiler is None:
-        raise RunError(
-            UNSUPPORTED,
-            f"the {settings.framework} worker has no profiler; those of PyTorch, JAX and TensorFlow have one",
-        )
+        others = "those of PyTorch, JAX and TensorFlow have one"
+        raise RunError(UNSUPPORTED, f"the {settings.framework} worker has no profiler; {others}")
     fetch = training.feed.next
     with profiler as span:
 

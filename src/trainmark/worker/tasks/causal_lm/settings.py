@@ -88,10 +88,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "ddp: each rank has the whole model; fsdp2: the ranks share weights, gradients and optimizer state"
     )
     add("--parallel", choices=(DDP, FSDP2), default=DDP, help=shares)
-    again, kinds = (
-        "the part of each block that the backward pass computes again",
-        (NO_CHECKPOINTING, SELECTIVE, FULL),
-    )
+    again = "the part of each block that the backward pass computes again"
+    kinds = (NO_CHECKPOINTING, SELECTIVE, FULL)
     add("--activation-checkpointing", choices=kinds, default=NO_CHECKPOINTING, help=again)
     packed = "documents: documents of unlike lengths in each sequence, which do not attend to each other"
     add("--packing", choices=(NO_PACKING, DOCUMENTS), default=NO_PACKING, help=packed)

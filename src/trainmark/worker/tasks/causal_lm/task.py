@@ -61,19 +61,15 @@ class TextTask(Task[Text]):
 
     def refuse(self, settings: Text) -> None:
         """Refuse sequences longer than the positions, and batches that cannot be cut into parts."""
-        positions = self.architectures[settings.model].positions
-        if settings.sequence_length > positions:
-            raise RunError(
-                UNSUPPORTED,
-                f"a sequence of {settings.sequence_length} tokens is longer than the {positions} positions "
-                f"of {settings.model}",
+        positions, length = self.architectures[settings.model].positions, settings.sequence_length
+        if length > positions:
+            reason = (
+                f"a sequence of {length} tokens is longer than the {positions} positions of {settings.model}"
             )
+            raise RunError(UNSUPPORTED, reason)
         if settings.batch_per_device % settings.accumulation:
-            raise RunError(
-                UNSUPPORTED,
-                f"a batch of {settings.batch_per_device} cannot be cut into {settings.accumulation} equal parts "
-                "(accumulation)",
-            )
+            parts = f"{settings.accumulation} equal parts (accumulation)"
+            raise RunError(UNSUPPORTED, f"a batch of {settings.batch_per_device} cannot be cut into {parts}")
 
     def parameters(self, settings: Text, epoch_samples: int) -> dict[str, Any]:
         return {
@@ -119,10 +115,8 @@ class CausalLM(TextTask[CausalSettings]):
         """Refuse packing of a file as well."""
         super().refuse(settings)
         if settings.packed and not settings.synthetic:
-            raise RunError(
-                UNSUPPORTED,
-                f"packing {DOCUMENTS} needs synthetic data: a file of tokens has no borders of documents",
-            )
+            reason = f"packing {DOCUMENTS} needs synthetic data: a file of tokens has no borders of documents"
+            raise RunError(UNSUPPORTED, reason)
 
     def work(self, settings: CausalSettings, samples: int) -> dict[str, int]:
         """Return the places of sequences, and sequences; of packed ones also the tokens predicted in documents."""

@@ -29,10 +29,8 @@ class TokenFile(MappedFile):
         self._tokens = self.map(kind, 1, "token", self.manifest.get("spec", {}).get("tokens")).reshape(-1)
         tokens = len(self._tokens)
         if tokens < length + 1:
-            raise RunError(
-                FAILED,
-                f"{self.path} has {tokens} tokens, too few for one sequence of {length} and the token after it",
-            )
+            few = f"too few for one sequence of {length} and the token after it"
+            raise RunError(FAILED, f"{self.path} has {tokens} tokens, {few}")
         if self.manifest.get("vocabulary", 0) > vocabulary:
             theirs = self.manifest["vocabulary"]
             raise RunError(FAILED, f"{self.path} has a vocabulary of {theirs}, the model one of {vocabulary}")
@@ -46,11 +44,8 @@ class TokenFile(MappedFile):
             row[:] = self._tokens[start : start + self._length + 1]
         if rows.max() >= self._vocabulary:
             place, within = np.unravel_index(int(rows.argmax()), rows.shape)
-            raise RunError(
-                FAILED,
-                f"token {int(numbers[place]) * self._length + int(within)} of {self.path} is {rows.max()}, "
-                f"outside of the model's vocabulary of {self._vocabulary}",
-            )
+            found = f"token {int(numbers[place]) * self._length + int(within)} of {self.path} is {rows.max()}"
+            raise RunError(FAILED, f"{found}, outside of the model's vocabulary of {self._vocabulary}")
         return rows
 
     def batch(self, numbers: Any) -> tuple[Any, ...]:
@@ -75,7 +70,7 @@ class LanguageTraining(Training):
     A batch is an int64 array of tokens (batch, length + 1), and of packed sequences a second one of their ``documents``
     (``packing.py``): their loss is the mean over the tokens that ``predicted`` counts, of all ranks.
 
-    ``observed_config`` returns ``ObservedConfig``, ``observe`` the ``Observation`` of ``products.py`` and
+    ``observed_config`` returns ``ObservedConfig``, ``observe`` the ``Observation`` of ``core/backend.py`` and
     ``observed_step`` the ``ObservedLayers`` of ``task.py``. ``Decoder.shapes`` has the names and shapes of the weights.
     """
 
@@ -99,7 +94,6 @@ class LanguageTraining(Training):
             return found
         there = int(predicted(batch[1]).sum())
         if there != work[USEFUL]:
-            raise RunError(
-                INVALID, f"{work[USEFUL]} useful tokens of a batch are counted, but it has {there}"
-            )
+            reason = f"{work[USEFUL]} useful tokens of a batch are counted, but it has {there}"
+            raise RunError(INVALID, reason)
         return {**found, USEFUL: there}

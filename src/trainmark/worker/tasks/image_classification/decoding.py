@@ -179,25 +179,23 @@ def decoder_names() -> list[str]:
 
 
 class Photos:
-    """The images of a run, indexed by ``Draw``; what a framework's loader takes for a data set. It can be pickled."""
+    """The images of a run, indexed by ``Draw``; what a framework's loader takes for a data set. It can be pickled.
+
+    ``dealer`` has the batches of this rank, each a list of draws, without end; ``produced`` counts the images made.
+    """
 
     def __init__(self, settings: ImageSettings, place: Place) -> None:
         """Find the images and a decoder; raise ``RunError`` (failed, unsupported) if there are none."""
         decoder = choose_decoder()
         if decoder is None:
-            raise RunError(
-                UNSUPPORTED,
-                f"no JPEG decoder is installed here; install one of: {', '.join(decoder_names())}",
-            )
+            reason = f"no JPEG decoder is installed here; install one of: {', '.join(decoder_names())}"
+            raise RunError(UNSUPPORTED, reason)
         self.decoder = decoder
         self.images = read_images(settings.data, settings.classes)
         self.size, self._seed = settings.image_size, settings.seed
-        self.dealer = ImageSampler(
-            len(self), settings.batch_per_device, place.rank, place.world_size, settings.seed
-        )
-        """The batches of this rank, each a list of draws, without end."""
+        ranks = place.rank, place.world_size
+        self.dealer = ImageSampler(len(self), settings.batch_per_device, *ranks, settings.seed)
         self.produced = SampleCounter()
-        """Counts the images that were made."""
 
     def __len__(self) -> int:
         """Return the images of an epoch."""

@@ -57,9 +57,8 @@ def read_images(source: str, classes: int) -> ImageList:
     highest = max(images.labels)
     if highest >= classes:
         name = images.paths[images.labels.index(highest)]
-        raise RunError(
-            FAILED, f"{name} has label {highest}, but the network has {classes} classes (--classes)"
-        )
+        reason = f"{name} has label {highest}, but the network has {classes} classes (--classes)"
+        raise RunError(FAILED, reason)
     return images
 
 

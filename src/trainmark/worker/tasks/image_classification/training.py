@@ -27,7 +27,7 @@ class ImageTraining(Training):
     """One rank that trains an image network.
 
     Its batch is made of images (batch, 3, size, size) in float32 and labels (batch,) in int64. ``observed_config``
-    returns the ``ObservedConfig`` and ``observe`` the ``Observation`` of ``observing.py``. Names and shapes of weights
+    returns the ``ObservedConfig`` of ``observing.py``. Names and shapes of weights
     are those of ``Architecture.shapes``.
     """
 

@@ -89,19 +89,15 @@ class MaskedLM(TextTask[MaskedSettings]):
 
     def refuse(self, settings: MaskedSettings) -> None:
         super().refuse(settings)
-        if settings.predictions >= settings.sequence_length:
-            raise RunError(
-                UNSUPPORTED,
-                f"{settings.predictions} hidden words are too many for a sequence of {settings.sequence_length} tokens",
-            )
-        if not 0 <= settings.padding < MOST_PADDING:
-            raise RunError(
-                UNSUPPORTED, f"made-up sequences have 0 to 49 % of padding, not {settings.padding} %"
-            )
-        if settings.padding and not settings.synthetic:
-            raise RunError(
-                UNSUPPORTED, "--padding is of made-up sequences; those that are read have their own"
-            )
+        hidden, length, reason = settings.predictions, settings.sequence_length, None
+        if hidden >= length:
+            reason = f"{hidden} hidden words are too many for a sequence of {length} tokens"
+        elif not 0 <= settings.padding < MOST_PADDING:
+            reason = f"made-up sequences have 0 to 49 % of padding, not {settings.padding} %"
+        elif settings.padding and not settings.synthetic:
+            reason = "--padding is of made-up sequences; those that are read have their own"
+        if reason is not None:
+            raise RunError(UNSUPPORTED, reason)
 
     def work(self, settings: MaskedSettings, samples: int) -> dict[str, int]:
         """Return sequences, tokens with the padding and, of made-up sequences, without it: others are counted."""

@@ -220,7 +220,6 @@ class MaskedTraining(DropoutTraining, causal_lm.LanguageTraining):
         work = self.task.work(self.settings, self.settings.batch_per_device)
         counts = read[-1] if read else work[WITHOUT_PADDING]
         if there != counts:
-            raise RunError(
-                INVALID, f"{counts} tokens of a batch are counted as non-padding, but it has {there}"
-            )
+            reason = f"{counts} tokens of a batch are counted as non-padding, but it has {there}"
+            raise RunError(INVALID, reason)
         return {**found, WITHOUT_PADDING: there}

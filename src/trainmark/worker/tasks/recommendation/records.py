@@ -176,11 +176,9 @@ class Columns:
         try:
             from pyarrow import parquet
         except ImportError as error:
-            raise RunError(
-                UNSUPPORTED,
-                f"loader parquet needs pyarrow, which {sys.executable} lacks; trainmark env create --extra parquet "
-                "adds it (in an interpreter of your own: pip install pyarrow)",
-            ) from error
+            adds = "trainmark env create --extra parquet adds it (in an interpreter of your own: pip install pyarrow)"
+            reason = f"loader parquet needs pyarrow, which {sys.executable} lacks; {adds}"
+            raise RunError(UNSUPPORTED, reason) from error
         paths, made = record_files(source, "parquet")
         try:
             self._files = [(path, parquet.ParquetFile(path)) for path in paths]
@@ -204,9 +202,8 @@ class Columns:
                 file, at = groups[group]
                 table = file.read_row_group(at, columns=list(COLUMNS))
                 own = random.permutation(table.num_rows)[place.rank :: place.world_size]
-                words = [
-                    table[name].to_numpy().astype("<f4" if name in FLOATS else "<i4") for name in COLUMNS
-                ]
+                types = {name: "<f4" if name in FLOATS else "<i4" for name in COLUMNS}
+                words = [table[name].to_numpy().astype(kind) for name, kind in types.items()]
                 rows = np.stack([column.view("<u4")[own] for column in words], axis=1)
                 retained = np.concatenate([retained, rows])
                 while len(retained) >= size:
@@ -239,11 +236,8 @@ def used_rows(words: Any, path: Path, sizes: Any, vocabulary: int, numbers: Any 
     if outside.any():
         row, column = np.unravel_index(int(outside.argmax()), outside.shape)
         which = "a sample" if numbers is None else f"sample {int(numbers[row])}"
-        raise RunError(
-            FAILED,
-            f"{which} of {path} has category {categories[row, column]} in "
-            f"C{column + 1}, which has {sizes[column]}",
-        )
+        found = f"{which} of {path} has category {categories[row, column]} in C{column + 1}"
+        raise RunError(FAILED, f"{found}, which has {sizes[column]}")
     dense = np.ascontiguousarray(words[:, 1 : 1 + DENSE]).view("<f4").astype(np.float32)
     categories = categories + offsets(sizes)
     return Batch(dense, categories, crossed(categories, vocabulary), words[:, 0].astype(np.float32))
@@ -261,9 +255,8 @@ def fitting(path: Path, sizes: list[int] | None, vocabulary: int) -> list[int]:
     if sizes is None:
         return column_sizes(vocabulary)
     if sum(sizes) > vocabulary:
-        raise RunError(
-            FAILED, f"{path} has {sum(sizes)} categories, the model's tables have {vocabulary} rows"
-        )
+        reason = f"{path} has {sum(sizes)} categories, the model's tables have {vocabulary} rows"
+        raise RunError(FAILED, reason)
     return sizes
 
 

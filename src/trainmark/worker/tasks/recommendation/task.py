@@ -94,22 +94,16 @@ class Recommendation(Task[ClickSettings]):
 
     def refuse(self, settings: ClickSettings) -> None:
         """Refuse tables without a row for each field, what no model has, and tables that this host cannot hold."""
-        recipe = settings.recipe
+        recipe, model, is_dlrm, reason = settings.recipe, settings.model, _is_dlrm(settings.model), None
         if settings.vocabulary < CATEGORIES:
-            raise RunError(
-                UNSUPPORTED,
-                f"a vocabulary of {settings.vocabulary} has no row for each of the {CATEGORIES} categorical fields",
-            )
-        if _is_dlrm(settings.model):
-            if recipe.momentum or recipe.weight_decay or recipe.dropout:
-                raise RunError(
-                    UNSUPPORTED,
-                    f"{settings.model} is trained by SGD without momentum, weight decay or dropout here",
-                )
-        elif recipe.weight_decay:
-            raise RunError(
-                UNSUPPORTED, f"{settings.model} is trained by Adam, which has no weight decay here"
-            )
+            rows = f"a vocabulary of {settings.vocabulary}"
+            reason = f"{rows} has no row for each of the {CATEGORIES} categorical fields"
+        elif is_dlrm and (recipe.momentum or recipe.weight_decay or recipe.dropout):
+            reason = f"{model} is trained by SGD without momentum, weight decay or dropout here"
+        elif not is_dlrm and recipe.weight_decay:
+            reason = f"{model} is trained by Adam, which has no weight decay here"
+        if reason is not None:
+            raise RunError(UNSUPPORTED, reason)
         wanted, retained = _table_bytes(settings)
         ranks = place_from().local_world_size
         there = min(settings.memory_limit or memory_bytes(), memory_bytes() // ranks)
@@ -195,13 +189,11 @@ def _is_dlrm(model: str) -> bool:
 
 def _table_bytes(own: ClickSettings) -> tuple[int, str]:
     """Return the bytes of tables and of all that lies beside each of their weights (FP32), and what that is."""
-    kinds = []
-    if own.table_gradients != SPARSE_GRADIENTS:
-        kinds.append("gradients")
-    copies = 1 + len(kinds)
-    if isinstance(own.recipe, AdamRecipe):
-        kinds.append("moments")
-        copies += 2
-    shapes, tables = own.description.shapes(), own.description.tables
+    copies = {
+        "gradients": own.table_gradients != SPARSE_GRADIENTS,
+        "moments": isinstance(own.recipe, AdamRecipe),
+    }
+    kinds = [kind for kind, has in copies.items() if has]
     words = f", with {' and '.join(kinds)}," if kinds else ""
-    return 4 * copies * sum(math.prod(shapes[name]) for name in tables), words
+    weights = sum(math.prod(shape) for shape in own.description.table_shapes().values())
+    return 4 * (1 + copies["gradients"] + 2 * copies["moments"]) * weights, words

@@ -32,7 +32,7 @@ class ClickTraining(DropoutTraining):
     """One rank that trains a recommender.
 
     Its batch is the ``Batch`` of ``records.py``; ``observed_config`` returns ``ObservedConfig``, ``observe`` the
-    ``Observation`` of ``products.py``, and ``observed_step`` the types of the products by name. Names and shapes of
+    ``Observation`` of ``core/backend.py``, and ``observed_step`` the types of the products by name. Names and shapes of
     weights are those of ``WideDeep.shapes``.
     """
 
