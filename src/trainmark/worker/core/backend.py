@@ -20,17 +20,24 @@ from .window import Steps
 
 
 class Observation(NamedTuple):
-    """One forward and backward pass of the batch without an update, in training mode; arrays are numpy's, float32.
+    """A forward and backward pass of a batch without an update, in training mode; arrays are numpy's, float32.
 
-    ``gradients`` are those of the loss only (without weight decay), by the shared names and in their shapes.
-    ``logits`` are the network's outputs, ``operations`` its observed convolutions or products, in forward order. A task
-    that observes something else has a type of its own with a loss and gradients.
+    ``gradients`` are those of the loss only (without weight decay), by the shared names and in their shapes: all, or
+    those that are verified, and then ``norm`` is that of all together. ``logits`` are the outputs that the loss was
+    computed from, ``target_losses`` in their place the loss of each target of a language model. ``operations`` are the
+    network's observed convolutions or products, in forward order, ``layers`` the observations for
+    ``Task.verify_layers``, and ``loss_types`` those of the logits and of the loss. What is unknown is None. A task that
+    observes something else has a type of its own with a loss and gradients.
     """
 
-    logits: Any
-    loss: float
     gradients: Mapping[str, Any]
-    operations: Sequence[Any]
+    loss: Any = None
+    logits: Any = None
+    operations: Sequence[Any] = ()
+    layers: Any = None
+    norm: float | None = None
+    target_losses: Any = None
+    loss_types: Mapping[str, str] | None = None
 
 
 def repeated(once: Callable[[], Any], wait: Callable[[], None]) -> Callable[[int], None]:

@@ -2,10 +2,10 @@
 
 import hashlib
 import struct
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from .backend import Backend
+from .backend import Backend, Observation
 from .facts import Expected, as_requested
 from .feed import Feed, FixedFeed, LoadedFeed
 from .folders import import_backend
@@ -32,24 +32,6 @@ def steps_after_window(settings: Settings) -> int:
     """Return the number of steps that verify a run after its window."""
     isolation = ISOLATION_STEPS if settings.isolated else 0
     return WITNESS_STEPS + (DROPOUT_STEPS if settings.dropout else 0) + isolation
-
-
-class OwnPass(NamedTuple):
-    """One rank's pass of its batch alone: gradients of the loss by the shared names, and the layers' observations.
-
-    The gradients are those that are verified; ``norm`` is that of all of them together, if they are not all. ``logits``
-    are the outputs that the loss was computed from (numpy, in their own type), ``target_losses`` the loss of each
-    target of a language model, in their place. ``loss_types`` are those of the ``logits`` and of the ``loss``. What is
-    unknown is None.
-    """
-
-    gradients: Mapping[str, Any]
-    layers: Any = None
-    loss: float | None = None
-    norm: float | None = None
-    logits: Any = None
-    target_losses: Any = None
-    loss_types: Mapping[str, str] | None = None
 
 
 class Training(Backend):
@@ -127,11 +109,10 @@ class Training(Backend):
         self.step(index)
         return None
 
-    def own_pass(self) -> Any:
-        """Pass this rank's current batch forward and backward alone, without an exchange of gradients.
+    def own_pass(self) -> Observation | None:
+        """Pass this rank's current batch alone, without an exchange of gradients: ``observe`` in a run of one rank.
 
-        Return an ``OwnPass``, here in a run of one rank the ``Observation`` of it, or None. Running statistics may
-        change; the caller loads them again.
+        Running statistics may change; the caller loads them again.
         """
         compiled = self.settings.compiler != NONE and not self.OBSERVES_COMPILED
         if self.ranks.place.world_size > 1 or compiled:

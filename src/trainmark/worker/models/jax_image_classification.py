@@ -23,7 +23,6 @@ from ..core.facts import assert_parameters
 from ..core.feed import Feed
 from ..core.place import Place
 from ..core.precision import Precision
-from ..core.training import OwnPass
 from ..tasks.image_classification import observing
 from ..tasks.image_classification.architectures import (
     ARCHITECTURES,
@@ -349,8 +348,8 @@ class JaxImageTraining(JaxTraining, ImageTraining):
         layers = layers_of(self.operations(), self.settings.model)
         return observing.ObservedLayers(layers, *observing.measured(images))
 
-    def own_pass(self) -> OwnPass:
-        return OwnPass(to_shared(self.own_gradients()))
+    def own_pass(self) -> Observation:
+        return Observation(to_shared(self.own_gradients()))
 
     def network_input(self, batch: Any) -> Any:
         images = self._normalise(jnp.asarray(np.asarray(batch[0].addressable_data(0))))
@@ -387,7 +386,7 @@ class JaxImageTraining(JaxTraining, ImageTraining):
             _observed(layer.name, operation, outputs[layer.name])
             for layer, operation in zip(layers, operations)
         ]
-        return Observation(np.asarray(logits), float(loss), to_shared(gradients), observed)
+        return Observation(to_shared(gradients), float(loss), np.asarray(logits), observed)
 
 
 open_training = JaxImageTraining

@@ -19,7 +19,6 @@ from ..core.backend import Observation, hooked
 from ..core.facts import assert_parameters
 from ..core.feed import Feed
 from ..core.place import Place
-from ..core.training import OwnPass
 from ..tasks.image_classification import observing
 from ..tasks.image_classification.architectures import (
     ARCHITECTURES,
@@ -161,7 +160,7 @@ class MindSporeImageTraining(MindSporeTraining, ImageTraining):
         hooks, found = observing.note_convolutions(self.settings.model, convolutions, register, _describe)
         with hooked(hooks):
             logits, loss, gradients = self.observe_pass()
-        return Observation(logits, loss, gradients, found)
+        return Observation(gradients, loss, logits, found)
 
     def observed_step(self, index: int) -> observing.ObservedLayers:
         """Do the step, and return the types of its layers: by hooks, or in MindSpore's own graph of it."""
@@ -180,9 +179,9 @@ class MindSporeImageTraining(MindSporeTraining, ImageTraining):
         layers = [observing.ObservedLayer(name, dtype) for name, dtype in types]
         return observing.ObservedLayers(layers, *observing.measured(images.asnumpy()), not_training)
 
-    def own_pass(self) -> OwnPass:
+    def own_pass(self) -> Observation:
         """Pass the batch forward and backward with the step's own network and loss, operator by operator."""
-        return OwnPass(self.observe_pass()[2])
+        return Observation(self.observe_pass()[2])
 
     def open_loader(self, settings: ImageSettings, place: Place) -> Feed:
         from ..backends.mindspore.loading import open_images

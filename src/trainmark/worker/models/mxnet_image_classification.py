@@ -17,7 +17,6 @@ from ..core.backend import Observation
 from ..core.facts import assert_parameters
 from ..core.feed import Feed
 from ..core.place import Place
-from ..core.training import OwnPass
 from ..tasks.image_classification import observing
 from ..tasks.image_classification.architectures import (
     ARCHITECTURES,
@@ -280,7 +279,7 @@ class MXNetImageTraining(MXNetTraining, ImageTraining):
                 stack.enter_context(hook)
             logits, loss = self.forward()
         outputs, gradients = logits.astype("float32").asnumpy(), self._gradients(loss)
-        return Observation(outputs, float(loss.asscalar()), gradients, found)
+        return Observation(gradients, float(loss.asscalar()), outputs, found)
 
     def observed_step(self, index: int) -> observing.ObservedLayers:
         """Do the step; return its images, and the types of its layers in the graph that was, or is now, traced."""
@@ -292,12 +291,12 @@ class MXNetImageTraining(MXNetTraining, ImageTraining):
         measured = observing.measured(self.network_input(images))
         return observing.ObservedLayers(_types(self.model, self.settings.model), *measured)
 
-    def own_pass(self) -> OwnPass:
+    def own_pass(self) -> Observation:
         """Pass the batch forward and backward operator by operator, as the step's layers are written."""
         with operator_by_operator(self.model, self.loss):
             with autograd.record():
                 _, loss = self.forward()
-            return OwnPass(self._gradients(loss))
+            return Observation(self._gradients(loss))
 
     def network_input(self, batch: Any) -> Any:
         return self._in_nchw(batch[0].astype("float32").asnumpy())

@@ -165,7 +165,7 @@ class OneFlowImageTraining(OneFlowTraining, ImageTraining):
             name: as_numpy(tensor.grad) for name, tensor in self.tensors.items() if tensor.requires_grad
         }
         self.optimizer.zero_grad(set_to_none=True)
-        return Observation(as_numpy(logits), float(as_numpy(loss)), gradients, found)
+        return Observation(gradients, float(as_numpy(loss)), as_numpy(logits), found)
 
     def open_loader(self, settings: ImageSettings, place: Place) -> Feed:
         from ..backends.oneflow.loading import open_images

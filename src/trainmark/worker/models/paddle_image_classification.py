@@ -23,7 +23,6 @@ from ..core.backend import Observation, hooked
 from ..core.facts import assert_parameters
 from ..core.feed import Feed
 from ..core.place import Place
-from ..core.training import OwnPass
 from ..tasks.image_classification import observing
 from ..tasks.image_classification.architectures import (
     ARCHITECTURES,
@@ -241,7 +240,7 @@ class PaddleImageTraining(PaddleTraining, ImageTraining):
         hooks, found = observing.note_convolutions(self.settings.model, convolutions, register, _describe)
         with hooked(hooks):
             logits, loss = self._forward()
-        return Observation(logits.numpy(), float(loss), self.own_gradients(loss), found)
+        return Observation(self.own_gradients(loss), float(loss), logits.numpy(), found)
 
     def observed_step(self, index: int) -> observing.ObservedLayers:
         """Do the step, and return the types of its layers: by hooks, or in the compiled program, and its images."""
@@ -270,7 +269,7 @@ class PaddleImageTraining(PaddleTraining, ImageTraining):
         measured = observing.measured(self.network_input(images))
         return observing.ObservedLayers(layers, *measured, not_training)
 
-    def own_pass(self) -> OwnPass | None:
+    def own_pass(self) -> Observation | None:
         """Pass the batch forward and backward operator by operator, as the step's layers are written.
 
         With NCCL DataParallel averages in any backward pass: a rank's own gradients are not observable.
@@ -278,7 +277,7 @@ class PaddleImageTraining(PaddleTraining, ImageTraining):
         if self.ranks.backend == "nccl":
             return None
         with operator_by_operator():
-            return OwnPass(self.own_gradients(self._forward()[1]))
+            return Observation(self.own_gradients(self._forward()[1]))
 
     def network_input(self, batch: Any) -> Any:
         images = batch[0].numpy()

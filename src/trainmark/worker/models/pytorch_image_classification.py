@@ -390,7 +390,7 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
             self._layers()
         logits, loss = self._forward()
         outputs, gradients = logits.detach().float().cpu().numpy(), self.observed_gradients(loss)
-        return Observation(outputs, float(loss.detach()), gradients, found)
+        return Observation(gradients, float(loss.detach()), outputs, found)
 
 
 def make_optimizer(model: nn.Module, settings: ImageSettings) -> torch.optim.Optimizer:

@@ -19,7 +19,7 @@ from ..core.facts import assert_parameters
 from ..core.feed import Feed
 from ..core.outcomes import UNSUPPORTED, Known, RunError
 from ..core.place import Place
-from ..core.training import NONE, OwnPass
+from ..core.training import NONE
 from ..tasks.image_classification import observing
 from ..tasks.image_classification.architectures import (
     ARCHITECTURES,
@@ -339,8 +339,8 @@ class TensorFlowImageTraining(TensorFlowTraining, ImageTraining):
             layers = layers_of(self.graph(index, batch))
         return observing.ObservedLayers(layers, *measures)
 
-    def own_pass(self) -> OwnPass:
-        return OwnPass(self.observed_pass()[2])
+    def own_pass(self) -> Observation:
+        return Observation(self.observed_pass()[2])
 
     def _as_input(self, images: Any) -> Any:
         """Return the network's input: bytes, a quarter of the floats to copy, are normalised on the device."""
@@ -362,7 +362,7 @@ class TensorFlowImageTraining(TensorFlowTraining, ImageTraining):
             _observe_convolution(conv.name, self.model.get_layer(conv.name + ".conv"), output)
             for conv, output in zip(self._convolutions, outputs)
         ]
-        return Observation(logits.numpy(), float(loss), gradients, found)
+        return Observation(gradients, float(loss), logits.numpy(), found)
 
 
 open_training = TensorFlowImageTraining

@@ -558,4 +558,4 @@ class NamedTraining(JaxTraining):
             biased = f"{name}.bias" in state.params
             values = np.asarray(results[name], np.float32)
             products.append(observe_product(name, inputs, outputs, biased, values))
-        return Observation(np.asarray(logits), float(loss), self._read(gradients), products)
+        return Observation(self._read(gradients), float(loss), np.asarray(logits), products)

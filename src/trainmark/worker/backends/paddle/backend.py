@@ -534,4 +534,4 @@ class ProductTraining(PaddleTraining):
         with hooked(hooks), paddle.no_grad(), auto_cast(self.precision):
             logits = self.model.batch_logits(*self.batch).astype("float32").numpy()
         _, loss = self._forward()
-        return Observation(logits, float(loss), self.own_gradients(loss), found)
+        return Observation(self.own_gradients(loss), float(loss), logits, found)

@@ -20,7 +20,7 @@ from ...core.feed import LoadedFeed
 from ...core.place import Place
 from ...core.precision import Precision, find_precision, require_capability
 from ...core.settings import Recipe, Settings
-from ...core.training import OwnPass, Training
+from ...core.training import Training
 from ...core.window import DeviceTimers, EventTimers, HostTimers, slots_for
 from ...pytorch_fast.compilers import (
     MODES,
@@ -327,7 +327,7 @@ class PyTorchTraining(Training):
         return outputs, loss.detach()
 
     def plain_pass(self) -> tuple[float, dict[str, Any]]:
-        """Pass this rank's batch forward and backward alone; return its loss, and the outputs of ``OwnPass``."""
+        """Pass this rank's batch forward and backward alone; return its loss, and the outputs of ``Observation``."""
         outputs, loss = self._outputs_and_loss()
         return float(loss), {} if outputs is None else {"logits": outputs.detach().cpu().numpy()}
 
@@ -384,7 +384,7 @@ class PyTorchTraining(Training):
     def own_losses(self) -> list[float]:
         return [float(loss) for loss in self._losses.tolist()]
 
-    def own_pass(self) -> OwnPass:
+    def own_pass(self) -> Observation:
         """Pass this rank's batch through the model itself, neither wrapped nor compiled.
 
         It drops what the next step drops: the generators of random numbers are as they were when it is over.
@@ -396,7 +396,7 @@ class PyTorchTraining(Training):
                 loss, outputs = self.plain_pass()
                 types = self._loss_types()
             gradients, norm = self._unscaled_gradients()
-            return OwnPass(gradients, loss=loss, norm=norm, loss_types=types, **outputs)
+            return Observation(gradients, loss=loss, norm=norm, loss_types=types, **outputs)
         finally:
             self.network = network
             self.model.zero_grad(set_to_none=True)
@@ -536,4 +536,4 @@ class ProductTraining(PyTorchTraining):
         with noting(self.model, note):
             logits = self.all_logits().float().cpu().numpy()
         _, loss = self._forward()
-        return Observation(logits, float(loss.detach()), self.observed_gradients(loss), found)
+        return Observation(self.observed_gradients(loss), float(loss.detach()), logits, found)

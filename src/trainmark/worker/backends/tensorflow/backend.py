@@ -540,4 +540,4 @@ class ProductTraining(TensorFlowTraining):
             biased = f"{name}.bias" in self.model.variables
             products.append(observe_product(name, inputs, outputs, biased, values))
         by_name = self.by_name(self._scale.unscaled(gradients))
-        return Observation(np.asarray(tf.cast(logits, tf.float32)), float(loss), by_name, products)
+        return Observation(by_name, float(loss), np.asarray(tf.cast(logits, tf.float32)), products)
