@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from worker_process import START, Ran, ended, rank_variables
+from worker_process import START, Ran, end_group, ended, rank_variables, wait_for_steps
 
 from trainmark.placement import free_ports
 
@@ -16,7 +16,7 @@ FLAGS = ("--framework=toy", "--steps=8", "--warmup-steps=2")
 TASK = ("--task=toy-regression", "--features=4")
 
 
-def start(events: Path, *flags: str, **variables: str) -> "subprocess.Popen[str]":
+def start(events: Path, *flags: str, here: Path | None = None, **variables: str) -> "subprocess.Popen[str]":
     """Start one rank with this Python, which has numpy."""
     return subprocess.Popen(
         [sys.executable, str(START), *FLAGS, *flags, f"--events={events}"],
@@ -25,6 +25,7 @@ def start(events: Path, *flags: str, **variables: str) -> "subprocess.Popen[str]
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        cwd=here,
     )
 
 
@@ -130,3 +131,21 @@ def test_a_flag_of_another_task_is_none_of_this_one(tmp_path: Path) -> None:
 
     assert ran.code == 2
     assert "unrecognized arguments: --image-size=32" in ran.stderr
+
+
+def test_runs_train_in_the_folder_for_compiled_modules_which_they_share(tmp_path: Path) -> None:
+    """CUDA finds what it compiled from the same working directory only."""
+    shared = tmp_path / "cache" / "bytecode"
+    process = start(
+        tmp_path / "events.jsonl", *TASK, "--steps=1000000", here=tmp_path, TRAINMARK_BYTECODE=str(shared)
+    )
+    wait_for_steps(process)
+    entered = Path(f"/proc/{process.pid}/cwd").readlink()
+    end_group(process)
+    assert entered == shared
+
+
+def test_paths_of_flags_are_those_of_the_folder_in_which_the_worker_is_started(tmp_path: Path) -> None:
+    shared = tmp_path / "cache"
+    process = start(Path("own.jsonl"), *TASK, here=tmp_path, TRAINMARK_BYTECODE=str(shared))
+    assert ended(process, tmp_path / "own.jsonl").last["outcome"] == "ok"

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from .folders import find_task, framework_names, task_names, task_of_model
@@ -48,6 +49,14 @@ def parse(arguments: Sequence[str], world_size: int) -> Settings:
     )
 
 
+def _path(text: str) -> str:
+    return str(Path(text).absolute())
+
+
+def _data(text: str) -> str:
+    return text if text == SYNTHETIC else _path(text)
+
+
 def _parser(words: list[str]) -> tuple[argparse.ArgumentParser, Task[Any]]:
     """Return the flags of the task that the words ask for, by its name or by its model, and the task."""
     early = argparse.ArgumentParser(prog="trainmark-worker", add_help=False, allow_abbrev=False)
@@ -68,7 +77,7 @@ def _parser(words: list[str]) -> tuple[argparse.ArgumentParser, Task[Any]]:
     add("--precision", choices=PRECISIONS, default="fp32", help="fp32 means that TF32 is off")
     add("--batch-per-device", type=positive, default=32, metavar="N", help="samples per rank")
     add("--compiler", default="none", help="a compiler of the framework")
-    add("--data", default=SYNTHETIC, help="synthetic, or the path of real data")
+    add("--data", type=_data, default=SYNTHETIC, help="synthetic, or the path of real data")
     add("--loader", default="native", help="the loader of real data")
     add("--loader-workers", type=count, default=2, metavar="N", help="for each rank")
     add("--device", choices=("auto", "cpu", "cuda"), default="auto", help="the device of the rank")
@@ -79,10 +88,10 @@ def _parser(words: list[str]) -> tuple[argparse.ArgumentParser, Task[Any]]:
     add("--steps", type=positive, default=120, metavar="N", help="all steps, including the first")
     add("--warmup-steps", type=count, default=20, metavar="N", help="steps not measured")
     add("--seed", type=count, default=0, metavar="N", help="of weights and data")
-    add("--events", metavar="FILE", help="the file for rank 0's events; default: standard output")
+    add("--events", type=_path, metavar="FILE", help="the file for rank 0's events; default: standard output")
     add("--memory-limit", type=positive, metavar="BYTES", help="of this process's data")
     equivalence = "train the three steps in this file (.npz) instead, and write their results as the events"
-    add("--equivalence", metavar="FILE", help=equivalence)
+    add("--equivalence", type=_path, metavar="FILE", help=equivalence)
     profile = "profile N more steps instead of verifying the run; needs --events: the trace is written there"
     add("--profile", type=count, default=0, metavar="N", help=profile)
     add = parser.add_argument_group("recipe").add_argument
