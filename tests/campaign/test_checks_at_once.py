@@ -4,11 +4,12 @@ import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from trainmark.campaign import certifying
-from trainmark.campaign.certifying import Question, certificates
+from trainmark.campaign.certifying import Question, Slots, certificates
 from trainmark.campaign.resume import CERTIFICATE, EQUIVALENCE
 from trainmark.campaign.run_environment import RunEnvironment
 from trainmark.node import LocalHost
@@ -66,6 +67,38 @@ def test_two_checks_run_at_once_on_eight_cores(tmp_path: Path, monkeypatch: pyte
         return certificate_of(question.model)
 
     assert certified(8, CASES, tmp_path, answer, monkeypatch) == ["mobilenet_v1", "gpt2_tiny"]
+
+
+@pytest.mark.parametrize(("slots", "at_once"), [(2, True), (1, False)])
+def test_two_variants_of_a_framework_are_trained_at_once_if_there_are_two_slots(
+    slots: int, at_once: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = case_of(framework="pytorch", model="mobilenet_v1", device="cpu")
+    cases = (case, case.varied(layout="nhwc"), case.varied(compiler="torch.compile"))
+    run_env = RunEnvironment(
+        Suite(name="s", cases=cases), load_workloads(), (LocalHost(),), tmp_path / "home"
+    )
+    monkeypatch.setattr(certifying, "_is_there", lambda *_: True)
+    (question,) = certifying.questions(run_env, cases)
+    both, together = threading.Barrier(2), []
+
+    def observe(_case: Case, _env: RunEnvironment, folder: Path, *_rest: object) -> object:
+        if folder.name == "pytorch":
+            return SimpleNamespace(steps=None, version="0", device="cpu")
+        try:
+            both.wait(timeout=30 if at_once else 0.2)
+            together.append(folder.name)
+        except threading.BrokenBarrierError:
+            pass
+        return "failed: x"
+
+    monkeypatch.setattr(certifying, "observe", observe)
+    monkeypatch.setattr(certifying, "party", lambda *_: None)
+    monkeypatch.setattr(certifying, "certify", lambda *_: certificate_of("mobilenet_v1"))
+    certifying.answer(
+        question, run_env, tmp_path / "out", Limits(), lambda _what: None, slots=Slots.of(slots)
+    )
+    assert len(together) == (2 if at_once else 0)
 
 
 def test_checks_follow_one_another_on_two_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

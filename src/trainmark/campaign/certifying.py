@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import Event
+from threading import BoundedSemaphore, Event
 
 from trainmark import equivalence, tasks, worker
 from trainmark.campaign.best_search import candidates
@@ -48,8 +48,8 @@ INPUTS = "inputs.npz"
 ACCUMULATION = "accumulation"
 """The axis that the check sets to more than one part, which some frameworks do not support in FP16."""
 
-CORES_OF_A_CHECK = 4
-"""How many cores there are for each check that runs at the same time as others."""
+CORES_OF_A_CHECK, CORES_ON_A_GPU = 4, 2
+"""How many cores there are for each training process of a check that runs at the same time as others."""
 
 Announce = Callable[[str], None]
 """Receives a short text about the next check."""
@@ -122,6 +122,19 @@ def _in_low_precisions(of: Question, members: Sequence[Case], run_env: RunEnviro
             yield replace(question, frameworks=frameworks, variants=tuple(variants))
 
 
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """The training processes of checks that may run at the same time: at most ``count``."""
+
+    count: int
+    free: BoundedSemaphore
+
+    @classmethod
+    def of(cls, count: int) -> "Slots":
+        """Return as many slots as ``count``, all of them free."""
+        return cls(count, BoundedSemaphore(count))
+
+
 def answer(
     question: Question,
     run_env: RunEnvironment,
@@ -129,13 +142,17 @@ def answer(
     limits: Limits,
     announce: Announce,
     saved: Path | None = None,
+    slots: Slots | None = None,
 ) -> Certificate:
     """Run the check in each framework, save everything under ``folder``, and return the certificate.
+
+    A framework's variants are trained at the same time, as far as there are ``slots``; without them one after another.
 
     A certificate from an earlier call, in ``folder`` or in ``saved``, is reused if nothing that affects the result has
     changed and no check lacked time or memory; one that holds is stored in ``saved``. A framework that cannot be
     checked is in ``absent`` with the reason. Raises ``TrainmarkError`` or OSError if nothing can be written.
     """
+    slots = slots or Slots.of(1)
     rules, precision = dict(question.rules), question.precision
     golden, rounding = golden_of(question.model, rules), golden_rounding(question.model, rules, precision)
     low = None if precision is Precision.FP32 else rounding
@@ -159,18 +176,26 @@ def answer(
             narrow = "" if precision is Precision.FP32 else f" in {precision.value}"
             announce(f"{framework}: checking that its {question.model} does the described work{narrow}")
             for base in observed_cases(question, framework, run_env):
-                observed = observe(base, run_env, folder / framework, inputs, limits, form)
+                with slots.free:
+                    observed = observe(base, run_env, folder / framework, inputs, limits, form)
                 if not (isinstance(observed, str) and observed.startswith(Outcome.UNSUPPORTED.value)):
                     break
             if isinstance(observed, str):
                 absent[framework] = observed
                 continue
             judge = _judge(observed.steps, golden, low, precision)
-            variants = [
-                _variant(judge, base, variant, run_env, folder, limits, announce)
+            wanted = [
+                variant
                 for variant in question.variants
                 if variant.framework == framework and variant != _variant_of(base)
             ]
+
+            def checked(variant: TrainingVariant, base: Case = base, judge: Judge = judge) -> CheckedVariant:
+                with slots.free:
+                    return _variant(judge, base, variant, run_env, folder, limits, announce)
+
+            with ThreadPoolExecutor(slots.count) as pool:
+                variants = list(pool.map(checked, wanted))
             observations.append(observed.steps)
             parties.append(
                 party(observed.steps, _axes(base), observed.version, observed.device, variants, rules, low)
@@ -234,8 +259,8 @@ def certificates(
 ) -> tuple[Certificate, ...]:
     """Return the certificates that these cases need, computed or stored: one per model, device and optimizer.
 
-    Where there are cores enough, several are computed at the same time: nothing is timed. One for which memory was too
-    small then is computed again alone. ``saved`` is the folder for certificates of every suite.
+    Where there are cores enough, several steps are trained at the same time: nothing is timed. A certificate for which
+    memory was too small then is computed again alone. ``saved`` is the folder for certificates of every suite.
     """
     found, over = questions(run_env, cases), Event()
 
@@ -243,22 +268,23 @@ def certificates(
         if over.is_set():
             raise KeyboardInterrupt
 
-    def answered(question: Question) -> Certificate:
+    def answered(question: Question, slots: Slots) -> Certificate:
         place = out / EQUIVALENCE / _name(question)
-        return answer(question, run_env.watched(watch), place, limits, announce, saved)
+        return answer(question, run_env.watched(watch), place, limits, announce, saved, slots)
 
-    at_once = max(1, min(len(found), run_env.machine.cores // CORES_OF_A_CHECK))
-    with ThreadPoolExecutor(at_once) as pool:
+    on_gpus = all(question.device is Device.CUDA for question in found)
+    slots = Slots.of(max(1, run_env.machine.cores // (CORES_ON_A_GPU if on_gpus else CORES_OF_A_CHECK)))
+    with ThreadPoolExecutor(slots.count) as pool:
         try:
-            answers = list(pool.map(answered, found))
+            answers = list(pool.map(lambda question: answered(question, slots), found))
         except BaseException:
             over.set()
             pool.shutdown(cancel_futures=True)
             raise
     for index, certificate in enumerate(answers):
-        if at_once > 1 and _lacked(certificate, Outcome.OOM):
+        if slots.count > 1 and _lacked(certificate, Outcome.OOM):
             (out / EQUIVALENCE / _name(found[index]) / CERTIFICATE).unlink()
-            answers[index] = answered(found[index])
+            answers[index] = answered(found[index], Slots.of(1))
     return tuple(answers)
 
 
