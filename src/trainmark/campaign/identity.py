@@ -53,6 +53,10 @@ _OF_THE_CALL = (
     "TRITON_CACHE_DIR",
 )
 """Prefixes of variables that name a run's place or a compilation cache, and do not affect what the run does."""
+SOURCE_CHANGED = "source-changed"
+"""The code of the doubt that a program changed while it ran."""
+_SHOWN = 3
+_LONGEST = 60
 
 
 class Identifier:
@@ -261,13 +265,6 @@ def _flat(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
         yield path, " ".join(value)
     else:
         yield path, str(value)
-
-
-SOURCE_CHANGED = "source-changed"
-"""The code of the doubt that a program changed while it ran."""
-
-_SHOWN = 3
-_LONGEST = 60
 
 
 class UnlikeRunsError(InputError):

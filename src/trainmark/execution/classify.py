@@ -51,6 +51,21 @@ _LOST = re.compile(
     rb"|Horovod has been shut down|HorovodInternalError"
 )
 """Messages of gloo, NCCL, PyTorch's store and Horovod in a rank that lost its peer."""
+_OOM = re.compile(
+    rb"CUDA out of memory|OutOfMemoryError|CUDA_ERROR_OUT_OF_MEMORY|can't allocate memory|MemoryError\b"
+    rb"|Resource exhausted: OOM|RESOURCE_EXHAUSTED|ResourceExhaustedError|std::bad_alloc|Cannot allocate memory"
+    rb"|out of memory",
+    re.IGNORECASE,
+)
+_DOING = re.compile(r", while it was in (?P<place>(?P<function>\S+) \((?P<file>.+):(?P<line>\d+)\))$")
+"""The place of a built-in worker's rank when it was ended or lost its peer (``worker/core/signals.py``)."""
+_STOPPED = re.compile(rb"^trainmark-worker: rank (\d+): (stopped by SIGTERM, while .*)$", re.MULTILINE)
+_NO_SPACE = re.compile(rb"No space left on device")
+ABORTED_FOR_STACK = "trainmark ended it to get its stack"
+ENDED_BY_TRAINMARK = "trainmark ended it"
+"""The reason next to a signal that trainmark sent."""
+_RANK = {Outcome.OOM: 0, Outcome.UNSUPPORTED: 1, Outcome.INVALID: 2, Outcome.FAILED: 3}
+"""If several ranks report their end, the first outcome in this order is the cause; the others are consequences."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,24 +203,6 @@ def openmpi_message(text: bytes) -> bytes:
 
 def _number(name: str) -> int | None:
     return signal.Signals[name].value if name in signal.Signals.__members__ else None
-
-
-_OOM = re.compile(
-    rb"CUDA out of memory|OutOfMemoryError|CUDA_ERROR_OUT_OF_MEMORY|can't allocate memory|MemoryError\b"
-    rb"|Resource exhausted: OOM|RESOURCE_EXHAUSTED|ResourceExhaustedError|std::bad_alloc|Cannot allocate memory"
-    rb"|out of memory",
-    re.IGNORECASE,
-)
-_DOING = re.compile(r", while it was in (?P<place>(?P<function>\S+) \((?P<file>.+):(?P<line>\d+)\))$")
-"""The place of a built-in worker's rank when it was ended or lost its peer (``worker/core/signals.py``)."""
-_STOPPED = re.compile(rb"^trainmark-worker: rank (\d+): (stopped by SIGTERM, while .*)$", re.MULTILINE)
-_NO_SPACE = re.compile(rb"No space left on device")
-ABORTED_FOR_STACK = "trainmark ended it to get its stack"
-ENDED_BY_TRAINMARK = "trainmark ended it"
-"""The reason next to a signal that trainmark sent."""
-
-_RANK = {Outcome.OOM: 0, Outcome.UNSUPPORTED: 1, Outcome.INVALID: 2, Outcome.FAILED: 3}
-"""If several ranks report their end, the first outcome in this order is the cause; the others are consequences."""
 
 
 @dataclass(frozen=True, slots=True)

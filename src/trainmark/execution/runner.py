@@ -54,6 +54,22 @@ from trainmark.workload.card import OWN_FORMAT
 
 _MOST_LEVELS = 3
 """The largest number of a case's folder levels above a run, which short runs have."""
+SOURCE = "source.json"
+"""The file in a run's folder with the program's repository, commit and tree."""
+_DONE = "done.json"
+"""The file with the finished steps, in the steps' folder. It is missing while a step runs and after one that failed."""
+_LOCK = ".lock"
+_LINK = """\
+if [ "$(readlink "$1")" = "$2" ]; then exit 0; fi
+if [ -e "$1" ] || [ -L "$1" ]; then
+    echo "exists, but the card declares a stand-in for it: remove the file, or the stand-in from the card" >&2
+    exit 1
+fi
+mkdir -p "$(dirname "$1")" && ln -s "$2" "$1"
+"""
+_UNLINK = 'if [ "$(readlink "$1")" = "$2" ]; then rm "$1"; fi'
+_REMOVAL_S = 60.0
+"""The time limit for ending a container, in seconds."""
 
 
 def is_shared(host: Host, there: Path, here: Path) -> bool:
@@ -341,26 +357,6 @@ def _clocks(before: ClockOffset | None, after: ClockOffset | None) -> dict[str, 
         if clock is not None:
             found |= {f"clock_offset{when}_s": clock.offset_s, f"clock_error{when}_s": clock.error_s}
     return found
-
-
-SOURCE = "source.json"
-"""The file in a run's folder with the program's repository, commit and tree."""
-
-_DONE = "done.json"
-"""The file with the finished steps, in the steps' folder. It is missing while a step runs and after one that failed."""
-_LOCK = ".lock"
-_LINK = """\
-if [ "$(readlink "$1")" = "$2" ]; then exit 0; fi
-if [ -e "$1" ] || [ -L "$1" ]; then
-    echo "exists, but the card declares a stand-in for it: remove the file, or the stand-in from the card" >&2
-    exit 1
-fi
-mkdir -p "$(dirname "$1")" && ln -s "$2" "$1"
-"""
-_UNLINK = 'if [ "$(readlink "$1")" = "$2" ]; then rm "$1"; fi'
-
-_REMOVAL_S = 60.0
-"""The time limit for ending a container, in seconds."""
 
 
 class PreparationError(TrainmarkError):

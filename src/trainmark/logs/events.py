@@ -39,6 +39,9 @@ _COMMAND = re.compile(r"\brun_pretrain\w*\.py\b(.*)")
 _FLAG = re.compile(r"--(\w+)(?:[= ]([^\s-]\S*))?")
 _PPSEG_START = "-Config Information-"
 _YAML_LINE = re.compile(r"^(\s*)([\w.]+):\s*(\S.*)?$")
+SCHEMA = "trainmark.events/1"
+DEFAULT_UNIT = "samples/s"
+"""Unit of a run that reports none, as in earlier versions, which only counted samples."""
 
 
 def stream_event(line: str) -> dict[str, Any] | None:
@@ -148,12 +151,6 @@ def _yaml_pairs(line: str) -> Iterator[tuple[str, str]]:
     # Nested keys such as 'type' repeat with other meanings; only the outermost level is a setting of the run.
     if match and match[3] and not match[1]:
         yield match[2], match[3]
-
-
-SCHEMA = "trainmark.events/1"
-
-DEFAULT_UNIT = "samples/s"
-"""Unit of a run that reports none, as in earlier versions, which only counted samples."""
 
 
 @dataclass(frozen=True, slots=True)

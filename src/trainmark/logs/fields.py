@@ -22,6 +22,67 @@ VARYING = b"0123456789.+- "
 """Characters ignored when two lines are compared: those of numbers, and the blanks that pad them."""
 _LONG_ENOUGH = 4
 _LOOKS_AT_OTHER_LINES = re.compile(rb"\(\?[=!](?:[^()]|\([^()]*\))*\\n")
+STAMP = rb"\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
+"""A date and a time of day, as DLLogger, Python's logging and Paddle print them."""
+SHORT_STAMP = rb"\d\d/\d\d \d\d:\d\d:\d\d"
+"""The same without a year, as PaddleDetection prints it: read as a date of a leap year."""
+_UNITS = {
+    "rate_thousands": ("rate", 1e3),
+    "rate_millions": ("rate", 1e6),
+    "samples_thousands": ("samples", 1e3),
+    "samples_millions": ("samples", 1e6),
+    "step_thousands": ("step", 1e3),
+    "step_millions": ("step", 1e6),
+    "consumed_thousands": ("consumed", 1e3),
+    "consumed_millions": ("consumed", 1e6),
+    "consumed_billions": ("consumed", 1e9),
+    "step_time_ms": ("step_time_s", 1e-3),
+    "step_time_us": ("step_time_s", 1e-6),
+    "step_time_m": ("step_time_s", 60.0),
+    "step_time_h": ("step_time_s", 3600.0),
+    "average_time_ms": ("average_time_s", 1e-3),
+    "average_time_us": ("average_time_s", 1e-6),
+    "data_time_ms": ("data_time_s", 1e-3),
+    "clock_ms": ("clock_s", 1e-3),
+    "clock_m": ("clock_s", 60.0),
+    "clock_h": ("clock_s", 3600.0),
+    "clock_d": ("clock_s", 86_400.0),
+    "extra_time_s": ("step_time_s", 1.0),
+}
+_PARTS = (
+    *(
+        f"{name}_{part}"
+        for name in ("rate", "samples", "step", "consumed")
+        for part in ("thousands", "millions")
+    ),
+    "consumed_billions",
+    "clock_m",
+    "clock_h",
+    "clock_d",
+    "step_time_m",
+    "step_time_h",
+    "extra_time_s",
+)
+_SEARCHED_BYTES = 1 << 15
+"""Irregular text is halved down to this size, so that an irregular line slows down only its neighbours."""
+_SHORT_BYTES = 1 << 14
+"""Shorter text is searched at once: arrays pay off from about 500 lines."""
+_MOSTLY = 0.95
+_STAMP_BYTES = 29
+_FEBRUARY = 2
+_DAYS_BEFORE_MONTH = np.array([0, 0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 0, 0, 0])
+FIELDS = (
+    "epoch",
+    "step",
+    "rate",
+    "step_time_s",
+    "samples",
+    "clock_s",
+    "average_rate",
+    "average_time_s",
+    "data_time_s",
+    "consumed",
+)
 
 
 def can_match(pattern: re.Pattern[bytes], text: bytes) -> bool:
@@ -123,73 +184,6 @@ def _collect(tree: Any, runs: list[bytearray], branches: list[tuple[bytes, ...]]
 def looks_at_other_lines(pattern: re.Pattern[bytes]) -> bool:
     """Return whether a match of ``pattern`` depends on lines before or after."""
     return _LOOKS_AT_OTHER_LINES.search(pattern.pattern) is not None
-
-
-STAMP = rb"\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
-"""A date and a time of day, as DLLogger, Python's logging and Paddle print them."""
-
-SHORT_STAMP = rb"\d\d/\d\d \d\d:\d\d:\d\d"
-"""The same without a year, as PaddleDetection prints it: read as a date of a leap year."""
-
-_UNITS = {
-    "rate_thousands": ("rate", 1e3),
-    "rate_millions": ("rate", 1e6),
-    "samples_thousands": ("samples", 1e3),
-    "samples_millions": ("samples", 1e6),
-    "step_thousands": ("step", 1e3),
-    "step_millions": ("step", 1e6),
-    "consumed_thousands": ("consumed", 1e3),
-    "consumed_millions": ("consumed", 1e6),
-    "consumed_billions": ("consumed", 1e9),
-    "step_time_ms": ("step_time_s", 1e-3),
-    "step_time_us": ("step_time_s", 1e-6),
-    "step_time_m": ("step_time_s", 60.0),
-    "step_time_h": ("step_time_s", 3600.0),
-    "average_time_ms": ("average_time_s", 1e-3),
-    "average_time_us": ("average_time_s", 1e-6),
-    "data_time_ms": ("data_time_s", 1e-3),
-    "clock_ms": ("clock_s", 1e-3),
-    "clock_m": ("clock_s", 60.0),
-    "clock_h": ("clock_s", 3600.0),
-    "clock_d": ("clock_s", 86_400.0),
-    "extra_time_s": ("step_time_s", 1.0),
-}
-_PARTS = (
-    *(
-        f"{name}_{part}"
-        for name in ("rate", "samples", "step", "consumed")
-        for part in ("thousands", "millions")
-    ),
-    "consumed_billions",
-    "clock_m",
-    "clock_h",
-    "clock_d",
-    "step_time_m",
-    "step_time_h",
-    "extra_time_s",
-)
-
-_SEARCHED_BYTES = 1 << 15
-"""Irregular text is halved down to this size, so that an irregular line slows down only its neighbours."""
-_SHORT_BYTES = 1 << 14
-"""Shorter text is searched at once: arrays pay off from about 500 lines."""
-_MOSTLY = 0.95
-_STAMP_BYTES = 29
-_FEBRUARY = 2
-_DAYS_BEFORE_MONTH = np.array([0, 0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 0, 0, 0])
-
-FIELDS = (
-    "epoch",
-    "step",
-    "rate",
-    "step_time_s",
-    "samples",
-    "clock_s",
-    "average_rate",
-    "average_time_s",
-    "data_time_s",
-    "consumed",
-)
 
 
 class Extract(NamedTuple):

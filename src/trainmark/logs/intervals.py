@@ -40,6 +40,30 @@ _UNEVEN = 0.02
 """Epochs whose lengths differ by a smaller share are complete."""
 _PRINTED = ("epoch", "step", "rate", "step_time_s", "samples", "clock_s")
 """Columns in which a line that is printed twice has the same values."""
+_DIFFERS = 0.1
+"""Smallest relative difference between the paces of two parts that counts as a change."""
+_SPREADS = 6.0
+"""The least difference between the two parts, in units of the spread of each."""
+_MAD = 1.4826
+_FEWEST_CHUNKS = 3
+"""Fewest chunks in each part, which also has at least a tenth of all chunks."""
+_LEAST_SHARE = 0.1
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+MATTERS = 0.004
+"""Smallest share of the number that is reported."""
+_LONGEST = 0.05
+"""Share of the longest gaps between records that is then left out: evaluations and checkpoints."""
+_OUTLIER = 8.0
+_LEAST_OFF = 0.08
+_FEWEST = 5
+_COARSE = 4
+"""Intervals of fewer grains of the clock are joined to find the usual pace."""
+_CHUNKS = 64
+"""Chunks per block of intervals, used to find a change of pace."""
+_FINE = 50
+"""A duration of so many grains of the clock is known well enough."""
+_COMPARED = tuple(each.name for each in fields(ParsedLog) if each.name != "problems")
 
 
 class Intervals(NamedTuple):
@@ -357,32 +381,6 @@ def missing_and_duplicate_records(log: ParsedLog) -> Iterator[Problem]:
     if doubled:
         sentence = f"{doubled} records are identical to the record before them and count twice in the number"
         yield Problem("records-doubled", sentence)
-
-
-_DIFFERS = 0.1
-"""Smallest relative difference between the paces of two parts that counts as a change."""
-_SPREADS = 6.0
-"""The least difference between the two parts, in units of the spread of each."""
-_MAD = 1.4826
-_FEWEST_CHUNKS = 3
-"""Fewest chunks in each part, which also has at least a tenth of all chunks."""
-_LEAST_SHARE = 0.1
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-MATTERS = 0.004
-"""Smallest share of the number that is reported."""
-_LONGEST = 0.05
-"""Share of the longest gaps between records that is then left out: evaluations and checkpoints."""
-_OUTLIER = 8.0
-_LEAST_OFF = 0.08
-_FEWEST = 5
-_COARSE = 4
-"""Intervals of fewer grains of the clock are joined to find the usual pace."""
-_CHUNKS = 64
-"""Chunks per block of intervals, used to find a change of pace."""
-_FINE = 50
-"""A duration of so many grains of the clock is known well enough."""
-_COMPARED = tuple(each.name for each in fields(ParsedLog) if each.name != "problems")
 
 
 class Change(NamedTuple):

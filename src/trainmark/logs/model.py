@@ -44,6 +44,24 @@ _LAST_BYTES = 1 << 13
 _MOST_VALUES = 2
 """Most different values of a steady run; of more the rounding averages out."""
 _NUMBER = re.compile(rb"\d+(?:\.(\d*))?")
+SEVERAL_RUNS = "several-runs"
+"""The code of a log that has records of several runs."""
+MOST_OF_A_NOTE = 0.05
+"""Largest share by which the cause of a note may change the number."""
+_NAMES = re.compile(
+    rb"\b((?:Tesla|NVIDIA|GeForce|Quadro) [A-Z][\w-]*(?: \d[\w-]*)?(?:-\w+)*|[VAHP]\d{2,3}-(?:SXM|PCIE)\w*(?:-\w+)*)"
+)
+_WORDS = (b"Tesla", b"NVIDIA", b"GeForce", b"Quadro", b"-SXM", b"-PCIE")
+"""Words of which each name has one: searching them is twenty times faster than searching the names."""
+_MAKERS = frozenset({"nvidia", "tesla", "geforce", "quadro"})
+_CAPABILITY_WORDS = "compute capability"
+_CAPABILITY = re.compile(rb"Compute Capability: (\d+)\.\d")
+_AMPERE_OR_LATER = re.compile(
+    r"\b(?:A\d{1,3}|H\d{2,3}|B\d{2,3}|GB\d{3}|L\d{1,2}S?|RTX [3-6]0|RTX A\d)|capability ([89]|\d\d)"
+)
+_BEFORE_AMPERE = re.compile(r"\b(?:V100|P\d{1,3}|K\d{2}|T4|M\d{2}|GTX|TITAN|RTX 20)|capability [3-7]\b")
+PARTIAL_BATCHES = "partial-batches"
+"""The code of the doubt that the last step of an epoch has fewer samples than the batch that the log prints."""
 
 
 class Column:
@@ -188,29 +206,6 @@ def _shares(name: str, matches: list[dict[str, bytes | None]]) -> Iterator[float
         return
     places = max(len(number[1] or b"") for _, number in numbers)
     yield 0.5 * 10.0**-places / min(value for value, _ in numbers)
-
-
-SEVERAL_RUNS = "several-runs"
-"""The code of a log that has records of several runs."""
-
-MOST_OF_A_NOTE = 0.05
-"""Largest share by which the cause of a note may change the number."""
-_NAMES = re.compile(
-    rb"\b((?:Tesla|NVIDIA|GeForce|Quadro) [A-Z][\w-]*(?: \d[\w-]*)?(?:-\w+)*|[VAHP]\d{2,3}-(?:SXM|PCIE)\w*(?:-\w+)*)"
-)
-_WORDS = (b"Tesla", b"NVIDIA", b"GeForce", b"Quadro", b"-SXM", b"-PCIE")
-"""Words of which each name has one: searching them is twenty times faster than searching the names."""
-_MAKERS = frozenset({"nvidia", "tesla", "geforce", "quadro"})
-_CAPABILITY_WORDS = "compute capability"
-_CAPABILITY = re.compile(rb"Compute Capability: (\d+)\.\d")
-_AMPERE_OR_LATER = re.compile(
-    r"\b(?:A\d{1,3}|H\d{2,3}|B\d{2,3}|GB\d{3}|L\d{1,2}S?|RTX [3-6]0|RTX A\d)|capability ([89]|\d\d)"
-)
-_BEFORE_AMPERE = re.compile(r"\b(?:V100|P\d{1,3}|K\d{2}|T4|M\d{2}|GTX|TITAN|RTX 20)|capability [3-7]\b")
-
-
-PARTIAL_BATCHES = "partial-batches"
-"""The code of the doubt that the last step of an epoch has fewer samples than the batch that the log prints."""
 
 
 class Status(StrEnum):

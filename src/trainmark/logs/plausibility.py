@@ -57,6 +57,12 @@ _MOST_DEVIATION = 0.2
 """Allowed deviation: an epoch has a start that no record times (worker start-up, compilation of the first step)."""
 _CLEARLY = 0.5
 """The rates are of intervals if that leaves at most this share of the deviation from the time stamps."""
+AGREE = 0.05
+"""If clock and records differ by more than this share for the same steps, one of them is wrong."""
+MOST_UNTIMED = 0.2
+"""Largest untimed share of the clock's time if records cover only the last steps of an interval."""
+_MANY = 0.05
+"""Largest share of outliers of a run whose pace changes."""
 
 
 def check_plausibility(log: ParsedLog) -> ParsedLog:
@@ -302,14 +308,6 @@ def _deviation_s(log: ParsedLog) -> float:
     own, clock = block.own[known], block.clock_s[known]
     total = own.sum()
     return float(np.abs(own * (clock.sum() / total) - clock).sum()) if total > 0 else np.inf
-
-
-AGREE = 0.05
-"""If clock and records differ by more than this share for the same steps, one of them is wrong."""
-MOST_UNTIMED = 0.2
-"""Largest untimed share of the clock's time if records cover only the last steps of an interval."""
-_MANY = 0.05
-"""Largest share of outliers of a run whose pace changes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,6 +98,10 @@ _WORDS = {
 }
 _SHORTEST_TOKENS = 512
 """Fewer tokens than a device trains on in a step; a smaller batch is one of sequences."""
+_LARGEST_BLOCK_BYTES = 30 << 20
+_LONGEST_NUMBER = 10
+_COUNTERS = 4096
+"""Records whose counters show whether they begin with 0 or 1."""
 
 
 class Hints(NamedTuple):
@@ -351,12 +355,6 @@ def is_of_sequences(facts: Facts) -> bool:
     """Return whether the batch of a device is too small to be one of tokens, and the log has no other."""
     batch = facts.batch_per_device
     return facts.global_batch is None and batch is not None and batch < _SHORTEST_TOKENS
-
-
-_LARGEST_BLOCK_BYTES = 30 << 20
-_LONGEST_NUMBER = 10
-_COUNTERS = 4096
-"""Records whose counters show whether they begin with 0 or 1."""
 
 
 def read_log(path: str | Path, formats: KnownFormats, given: Facts | None = None) -> ParsedLog:

@@ -55,6 +55,20 @@ _OVERALL = 1 << 15
 _NOT_FINITE = rb"[ \t:=]{0,12}(?:\[|tensor\()?[-+]?(?i:nan|inf|infinity)\b"
 _LOSS = re.compile(rb"oss(?:_finite\": ?false|[\w.]*[\"']?" + _NOT_FINITE + rb")")
 _COST = re.compile(rb"cost: \[[-+]?(?i:nan|inf)\b")
+_COPY_DEVIATION = 0.02
+"""Ranks that print one figure of all devices print nearly the same value."""
+_SAMPLE_DEVIATION = 0.1
+"""Values of single steps, or averages since each rank's own start, may differ more."""
+_EPOCH = 1e9
+_SAMPLE = 1 << 18
+"""Records used to detect repeated counters: repeats show from the start, and sorting all costs memory."""
+_BLOCK = 1 << 15
+STAMP_PATTERN = "{stamp}.*?"
+"""The beginning of a guessed pattern for lines that are read with their arrival before them."""
+MOST_AT_ONCE = 1.5
+"""Above this mean number of records at one moment, the program's output may be buffered."""
+_MANY_LOOKS = 5
+"""The least median time between two moments of a buffered output, in looks at the log."""
 
 
 @dataclass(slots=True)
@@ -234,16 +248,6 @@ def has_bad_loss(text: bytes) -> bool:
         if b"nan" not in words and words.count(b"inf") == words.count(b"info"):
             return False
     return _LOSS.search(text) is not None or _COST.search(text) is not None
-
-
-_COPY_DEVIATION = 0.02
-"""Ranks that print one figure of all devices print nearly the same value."""
-_SAMPLE_DEVIATION = 0.1
-"""Values of single steps, or averages since each rank's own start, may differ more."""
-_EPOCH = 1e9
-_SAMPLE = 1 << 18
-"""Records used to detect repeated counters: repeats show from the start, and sorting all costs memory."""
-_BLOCK = 1 << 15
 
 
 class Counters(NamedTuple):
@@ -577,16 +581,6 @@ def conflicting_copies(known: Format, records: Records, copies: int) -> Iterator
             "is used"
         )
         yield Problem(SEVERAL_RUNS, sentence)
-
-
-STAMP_PATTERN = "{stamp}.*?"
-"""The beginning of a guessed pattern for lines that are read with their arrival before them."""
-
-MOST_AT_ONCE = 1.5
-"""Above this mean number of records at one moment, the program's output may be buffered."""
-
-_MANY_LOOKS = 5
-"""The least median time between two moments of a buffered output, in looks at the log."""
 
 
 def read_arrivals(path: Path) -> list[tuple[float, int]]:

@@ -61,6 +61,16 @@ _MIXING = np.array(
 """Odd factors, one for each word, whose sum of products tells tags apart."""
 
 Rank = int | None
+_GZIP, _BZIP2, _XZ, _ZSTANDARD = b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd"
+_LONGEST_MAGIC = 5
+_COPY_IN_MEMORY_BYTES = 4 << 20
+_NAMES = {_GZIP: "gzip", _BZIP2: "bzip2", _XZ: "xz", _ZSTANDARD: "Zstandard"}
+_BINARY_SIGNS = (b"\x7fELF", b"PK\x03\x04", b"\x89PNG", b"\xff\xd8\xff")
+_ARCHIVES = (
+    *(".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst", ".tzst"),
+    ".zip",
+)
+_ENDLESS = ("zero", "random", "urandom", "full")
 
 
 @dataclass(slots=True)
@@ -377,18 +387,6 @@ def _tags_most_lines(tag: re.Pattern[bytes], part: bytes) -> bool:
         return False
     lines = [line for line in part.splitlines()[1:-1] if line] or [part]
     return sum(1 for line in lines if tag.match(line)) * 10 >= len(lines) * 8
-
-
-_GZIP, _BZIP2, _XZ, _ZSTANDARD = b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd"
-_LONGEST_MAGIC = 5
-_COPY_IN_MEMORY_BYTES = 4 << 20
-_NAMES = {_GZIP: "gzip", _BZIP2: "bzip2", _XZ: "xz", _ZSTANDARD: "Zstandard"}
-_BINARY_SIGNS = (b"\x7fELF", b"PK\x03\x04", b"\x89PNG", b"\xff\xd8\xff")
-_ARCHIVES = (
-    *(".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst", ".tzst"),
-    ".zip",
-)
-_ENDLESS = ("zero", "random", "urandom", "full")
 
 
 class DamagedError(Exception):

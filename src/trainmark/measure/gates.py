@@ -49,6 +49,8 @@ LEAST_OF_LARGEST = 0.2
 """Other processes are named if they use at least this share of the cores of the largest one."""
 VIOLATIONS_OF_HARDWARE = frozenset({"thermal", "board_limit", "reliability"})
 """The policies of NVML whose violation is a slowdown; being at the power limit is none."""
+DRIFT_P_VALUE = 0.01
+"""The largest p-value of a drift: runs without a drift are reported at most this often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,10 +364,6 @@ def _numbers(summary: Mapping[str, object], name: str) -> list[float]:
 def _listed(values: Sequence[float]) -> str:
     text = ", ".join(f"{value:g}" for value in values[:4])
     return f"{text}, …" if len(values) > 4 else text
-
-
-DRIFT_P_VALUE = 0.01
-"""The largest p-value of a drift: runs without a drift are reported at most this often."""
 
 
 @dataclass(frozen=True, slots=True)

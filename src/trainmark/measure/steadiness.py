@@ -53,6 +53,22 @@ COMPILE_FACTOR = 1.5
 _MAD = 1.4826
 _CLIP = 2.5
 _MOST_CUTS = 12
+PARTS = 8
+_STUDENT = 2.365
+"""The quantile of Student's t for 95 % and ``PARTS - 1`` degrees of freedom."""
+_OF_THE_WINDOW = frozenset(
+    {
+        "stall",
+        "uneven-steps",
+        "pace-changes",
+        "few-records",
+        "short-log",
+        "few-steps",
+        "few-digits",
+        "between-epochs",
+    }
+)
+"""Codes of doubts about how even and how long the measured window is; the others are about the work in it."""
 
 
 def judge_steadiness(
@@ -316,24 +332,6 @@ def _cause(
     longer = float(times[in_slow_part].mean() - times[~in_slow_part].mean())
     waited = float(waits[in_slow_part].mean() - waits[~in_slow_part].mean())
     return Cause.DATA if longer > 0 and waited > longer / 2 else None
-
-
-PARTS = 8
-_STUDENT = 2.365
-"""The quantile of Student's t for 95 % and ``PARTS - 1`` degrees of freedom."""
-_OF_THE_WINDOW = frozenset(
-    {
-        "stall",
-        "uneven-steps",
-        "pace-changes",
-        "few-records",
-        "short-log",
-        "few-steps",
-        "few-digits",
-        "between-epochs",
-    }
-)
-"""Codes of doubts about how even and how long the measured window is; the others are about the work in it."""
 
 
 def noise(log: ParsedLog, skipped: int) -> float | None:

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from trainmark.logs.format import Format, FormatWords, IndexedFormats
     from trainmark.logs.synthetic import SampleRun
 
+_BOUND_S = 60
+"""CPU seconds for one log: the slowest known format reads 50 MB/s."""
+
 
 class IndexEntry(NamedTuple):
     """One format: its words, and its document if it is described in YAML that JSON can hold."""
@@ -253,10 +256,6 @@ def _files() -> Mapping[str, Path | NamedText]:
                 for document in split_documents(file):
                     found.setdefault(document.name, document)
     return {name: found[name] for name in sorted(found)}
-
-
-_BOUND_S = 60
-"""CPU seconds for one log: the slowest known format reads 50 MB/s."""
 
 
 def read_log(path: str | Path, given: Facts | None = None, *, guess: bool = False) -> ParsedLog:

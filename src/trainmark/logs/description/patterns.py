@@ -114,6 +114,29 @@ _SPECIAL = {
 _FIGURES = ("rate", "step_time_s", "average_rate", "average_time_s")
 
 Blocks = Iterator[dict[str, Floats]]
+_FACTS = tuple(each.name for each in fields(Facts))
+_TEXTS = ("model", "hardware", "precision")
+_LAUNCHED = ("nodes", "gpus", "gpus_per_node")
+_SEARCHES = ("pattern", "setting", "switch", "mixed_precision")
+_SOURCE_KEYS = (
+    "pattern",
+    "within",
+    "setting",
+    "switch",
+    "mixed_precision",
+    "words",
+    "items",
+    "product",
+    "largest",
+    "is",
+)
+_LARGEST = 10**15
+_LARGE_BYTES = 1 << 16
+Settings = Mapping[str, str]
+Find = Callable[["Run"], str | float | None]
+Expression = Callable[[bytes, Settings], Callable[[Mapping[str, float]], float | None]]
+"""Returns, for a log's text and settings, the function that computes a value from further numbers."""
+_NUMBER = re.compile(r"(\d[\d,]*(?:\.\d*)?(?:[eE][+-]?\d+)?)([KMGB]?)")
 
 
 def check_fields(pattern: re.Pattern[bytes], where: str) -> None:
@@ -317,31 +340,6 @@ def thin_means(steps: int) -> Callable[[Blocks], Blocks]:
             yield {name: values[used] for name, values in block.items()}
 
     return thinned
-
-
-_FACTS = tuple(each.name for each in fields(Facts))
-_TEXTS = ("model", "hardware", "precision")
-_LAUNCHED = ("nodes", "gpus", "gpus_per_node")
-_SEARCHES = ("pattern", "setting", "switch", "mixed_precision")
-_SOURCE_KEYS = (
-    "pattern",
-    "within",
-    "setting",
-    "switch",
-    "mixed_precision",
-    "words",
-    "items",
-    "product",
-    "largest",
-    "is",
-)
-_LARGEST = 10**15
-_LARGE_BYTES = 1 << 16
-Settings = Mapping[str, str]
-Find = Callable[["Run"], str | float | None]
-Expression = Callable[[bytes, Settings], Callable[[Mapping[str, float]], float | None]]
-"""Returns, for a log's text and settings, the function that computes a value from further numbers."""
-_NUMBER = re.compile(r"(\d[\d,]*(?:\.\d*)?(?:[eE][+-]?\d+)?)([KMGB]?)")
 
 
 @dataclass(slots=True)

@@ -15,22 +15,6 @@ from numpy.typing import NDArray
 from trainmark.logs.fields import STAMP, number, stamps
 from trainmark.logs.model import Floats
 
-
-@dataclass(frozen=True, slots=True)
-class Guess:
-    """A description of the log's format as a document for YAML, its assumptions, and the lines that it is based on.
-
-    ``may_count_samples`` names the counter and the time if nothing tells whether they are of steps or of samples;
-    ``counts_epochs``: no line counts steps, so that a record is an epoch.
-    """
-
-    document: Mapping[str, Any]
-    assumed: tuple[str, ...]
-    lines: int
-    may_count_samples: tuple[str, str] | None = None
-    counts_epochs: bool = False
-
-
 _COUNTERS = re.compile(
     r"(?:^|[\W_])(?:global_?step|steps?|iter(?:ation)?s?|it|updates?|num_updates|batch(?:es)?|batch(?:_?(?:id|idx))?|train_step)\W*$"
 )
@@ -83,7 +67,6 @@ _TIME = re.compile(
     r"(?:^|[\W_])(?:step[_ ]?time|iter[_ ]?time|t(?:ime)?(?:[_ ]?per[_ ]|/)(?:step|iter\w*|it|batch|update)"
     r"|batch[_ ]?time|dt|time|took|duration)\W*$"
 )
-
 _STEP = re.compile(r"(?:time[/ _](?:per[ _])?)?(?:iter(?:ation)?|it|step|batch)\W*")
 """The whole name of a time of one step, if its unit is behind the number: ``[iter: 345.1 ms]``."""
 _UNIT_OF_NAME = re.compile(r"[\W_]+\(?(ms|us|s|secs?|seconds)\)?\W*$")
@@ -132,12 +115,77 @@ _SECONDS = {
         for step in ("it", "iter", "iteration", "step", "batch", "update")
     },
 }
-
-
 _DATA_SECONDS = {
     **dict.fromkeys(("s", "sec", "secs", "seconds"), "data_time_s"),
     **dict.fromkeys(("ms", "msec"), "data_time_ms"),
 }
+_GLOG = rb"\b[IWEF](?:[01]\d[0-3]\d) \d\d:\d\d:\d\d\.\d{1,9}"
+_STAMP = re.compile(STAMP + rb"|" + _GLOG)
+"""A date with a time of day; glog and absl (JAX, TensorFlow) print it without a year: ``I0301 12:00:00.123456``."""
+_LEAP_YEAR = b"2024-"
+_BAR = re.compile(rb"\|(?:[ #=>.-]|\xe2\x96[\x80-\x9f])*\|")
+_DURATION = rb"(?<![\w.:])\d{1,4}:\d\d(?::\d\d(?:\.\d+)?)?(?![\w:])(?!\.\d)"
+_NUMBER = re.compile(
+    _DURATION
+    + rb"|(?<![\w.])[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)(?![\d.]*:\d)"
+)
+_ROW = re.compile(rb"[-+\d.eE]*(?:,[-+\d.eE]*)+")
+_CELL = re.compile(rb"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+"""A row of values with commas between them (and none within), and one of its values."""
+_FILLED = re.compile(rb"(?<=[\[(]) $")
+"""The blanks before a number in brackets, as in ``[   64/60000]``."""
+STAMPED = "\x1a"
+"""Stands for a line's date stamp in the text between its numbers."""
+_STAMPED = STAMPED.encode()
+_RULE = re.compile("[\u2500-\u257f]")
+"""Characters of which boxes and tables are drawn."""
+_COLUMN = re.compile(r"\s*\|\s*|\t|,\s*|\s+")
+_UNIT = re.compile(
+    rf" ?(?:[KMGBkmg](?: (?=[A-Za-z]+/)|(?={COUNTED}(?:/|ps\b))))?"
+    r"([A-Za-z]+(?: per [A-Za-z]+){1,2}|[A-Za-z%]+(?:/[A-Za-z]+){0,2})"
+)
+_SUFFIX = re.compile(r" ?([KMGBkmg])(?![A-Za-z])")
+_THOUSANDS = re.compile(rf" ?([KMGBkmg])(?={COUNTED}(?:/|ps\b))")
+"""The letter for thousands or more behind a number: by itself, or the beginning of its unit (``262.1 ktok/s``)."""
+_ABOVE = 3
+"""Most lines between a table's heading and its first row."""
+_LONGEST = 4096
+FEWEST = 4
+_LONGEST_BLOCK = 40
+"""Most lines between the counter and another line of its block."""
+_MOST_COLUMNS = 64
+_PROGRESS_BAR = re.compile(
+    rb"^(?P<service>[\w.-]{1,40} +\| )?(?P<stamp>"
+    + STAMP
+    + rb" ?)?(?:(?P<words>[^|\n]*?) *\d+%\|[^|\n]*\| *(?P<step>\d+)/\d+ \[[\d:]+<"
+    rb"| *(?P<drawn>\d+)/\d+ (?:\[[=>.]*\] |(?:\xe2\x94\x81)+ ).*/step\b)",
+    re.MULTILINE,
+)
+_DRAWN = r" *{step}/\d+ (?:\[|━).*/step\b"
+"""Keras' bar; its times are means since the start of the epoch, so only the arrival of its lines is used."""
+_PREPARES = re.compile(
+    r"\b(?:load|filter|fetch|read|extract|resolv|cach|shard|build|convert|compil|sampl)", re.IGNORECASE
+)
+_EPOCHS = re.compile(r"\bepochs?\b", re.IGNORECASE)
+_KERAS = "keras"
+_FEWEST = 8
+"""Fewest values of its counter from which a bar is used."""
+_SOME_WORDS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """A description of the log's format as a document for YAML, its assumptions, and the lines that it is based on.
+
+    ``may_count_samples`` names the counter and the time if nothing tells whether they are of steps or of samples;
+    ``counts_epochs``: no line counts steps, so that a record is an epoch.
+    """
+
+    document: Mapping[str, Any]
+    assumed: tuple[str, ...]
+    lines: int
+    may_count_samples: tuple[str, str] | None = None
+    counts_epochs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,60 +298,6 @@ def _meaning_of_time(name: str, unit: str) -> Meant | None:
     if _TIME.search(bare) and not _NOT_THE_STEP.search(bare):
         return Meant(_SECONDS.get(unit, f"step_time_{word}"))
     return None
-
-
-_GLOG = rb"\b[IWEF](?:[01]\d[0-3]\d) \d\d:\d\d:\d\d\.\d{1,9}"
-_STAMP = re.compile(STAMP + rb"|" + _GLOG)
-"""A date with a time of day; glog and absl (JAX, TensorFlow) print it without a year: ``I0301 12:00:00.123456``."""
-_LEAP_YEAR = b"2024-"
-_BAR = re.compile(rb"\|(?:[ #=>.-]|\xe2\x96[\x80-\x9f])*\|")
-_DURATION = rb"(?<![\w.:])\d{1,4}:\d\d(?::\d\d(?:\.\d+)?)?(?![\w:])(?!\.\d)"
-_NUMBER = re.compile(
-    _DURATION
-    + rb"|(?<![\w.])[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)(?![\d.]*:\d)"
-)
-_ROW = re.compile(rb"[-+\d.eE]*(?:,[-+\d.eE]*)+")
-_CELL = re.compile(rb"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
-"""A row of values with commas between them (and none within), and one of its values."""
-_FILLED = re.compile(rb"(?<=[\[(]) $")
-"""The blanks before a number in brackets, as in ``[   64/60000]``."""
-STAMPED = "\x1a"
-"""Stands for a line's date stamp in the text between its numbers."""
-_STAMPED = STAMPED.encode()
-_RULE = re.compile("[\u2500-\u257f]")
-"""Characters of which boxes and tables are drawn."""
-_COLUMN = re.compile(r"\s*\|\s*|\t|,\s*|\s+")
-_UNIT = re.compile(
-    rf" ?(?:[KMGBkmg](?: (?=[A-Za-z]+/)|(?={COUNTED}(?:/|ps\b))))?"
-    r"([A-Za-z]+(?: per [A-Za-z]+){1,2}|[A-Za-z%]+(?:/[A-Za-z]+){0,2})"
-)
-_SUFFIX = re.compile(r" ?([KMGBkmg])(?![A-Za-z])")
-_THOUSANDS = re.compile(rf" ?([KMGBkmg])(?={COUNTED}(?:/|ps\b))")
-"""The letter for thousands or more behind a number: by itself, or the beginning of its unit (``262.1 ktok/s``)."""
-_ABOVE = 3
-"""Most lines between a table's heading and its first row."""
-_LONGEST = 4096
-FEWEST = 4
-_LONGEST_BLOCK = 40
-"""Most lines between the counter and another line of its block."""
-_MOST_COLUMNS = 64
-_PROGRESS_BAR = re.compile(
-    rb"^(?P<service>[\w.-]{1,40} +\| )?(?P<stamp>"
-    + STAMP
-    + rb" ?)?(?:(?P<words>[^|\n]*?) *\d+%\|[^|\n]*\| *(?P<step>\d+)/\d+ \[[\d:]+<"
-    rb"| *(?P<drawn>\d+)/\d+ (?:\[[=>.]*\] |(?:\xe2\x94\x81)+ ).*/step\b)",
-    re.MULTILINE,
-)
-_DRAWN = r" *{step}/\d+ (?:\[|━).*/step\b"
-"""Keras' bar; its times are means since the start of the epoch, so only the arrival of its lines is used."""
-_PREPARES = re.compile(
-    r"\b(?:load|filter|fetch|read|extract|resolv|cach|shard|build|convert|compil|sampl)", re.IGNORECASE
-)
-_EPOCHS = re.compile(r"\bepochs?\b", re.IGNORECASE)
-_KERAS = "keras"
-_FEWEST = 8
-"""Fewest values of its counter from which a bar is used."""
-_SOME_WORDS = 40
 
 
 @dataclass(frozen=True, slots=True)

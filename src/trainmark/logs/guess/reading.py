@@ -71,6 +71,7 @@ _BEFORE = 24
 _POWERS_OF_A_BATCH = 32
 """Programs print after 10, 50 or 100 steps; a rise that this divides is one of samples, such as 10 batches of 64."""
 _FEWEST_OF_A_BATCH = 2
+NAME = "guessed"
 
 
 def guess_format(text: bytes) -> Guess | None:
@@ -463,9 +464,6 @@ def _agreement(family: Family, fields: Fields) -> str | None:
             f"rate x time is constant (about {significant(float(middle), 3)}), so both are of the same steps"
         )
     return None
-
-
-NAME = "guessed"
 
 
 def read_head(path: Path) -> bytes:

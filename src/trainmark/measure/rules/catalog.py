@@ -75,6 +75,9 @@ _MOST_ROUNDING = 0.02
 """Largest uncertainty of the units by the counter's last digit: ``5.24M`` is known to 10 000."""
 _NEAR_END = 8
 _MOST_DIGITS = 12
+_Outcome = tuple[float, int, list[Problem]]
+DEFAULT_SKIP = 10
+_SUMMARY_TOLERANCE = 0.03
 
 
 def find_witnesses(log: ParsedLog, skipped: int, value: float) -> tuple[Witness, ...]:
@@ -305,11 +308,6 @@ def _last_digit(counts: Floats) -> float:
         if len(known) and (known % 10.0 ** (digits + 1) != 0).any():
             return float(10.0**digits)
     return 0.0
-
-
-_Outcome = tuple[float, int, list[Problem]]
-DEFAULT_SKIP = 10
-_SUMMARY_TOLERANCE = 0.03
 
 
 def _mean(log: ParsedLog, skip: int) -> _Outcome:

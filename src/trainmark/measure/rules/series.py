@@ -15,6 +15,9 @@ from trainmark.logs.intervals import counts_from_zero, steps_covered
 from trainmark.logs.model import Floats, ParsedLog, Problem, Scope, Severity
 
 _BLOCK = 1 << 15
+Blocks = Callable[[], Iterator[Floats]]
+"""A function that returns the same blocks of values at each call."""
+_RADIX_BITS = 16
 
 
 class NoNumberError(Exception):
@@ -171,12 +174,6 @@ def _known(log: ParsedLog, why: str, **facts: int | None) -> list[int]:
 def _positive(values: Floats) -> Floats:
     """Return ``values`` with NaN for values that cannot be rates or times."""
     return np.where(np.isfinite(values) & (values > 0), values, np.nan)
-
-
-Blocks = Callable[[], Iterator[Floats]]
-"""A function that returns the same blocks of values at each call."""
-
-_RADIX_BITS = 16
 
 
 def count(blocks: Blocks) -> int:

@@ -70,6 +70,13 @@ _CLOCK_GRAINS = 50
 """Shortest time that stamps can confirm, in units of their resolution: it is then known to 4 %."""
 _TIME_GRAIN_S = 0.0006
 """Programs print average step times with three decimals or more."""
+_FEWEST_GRAINS = 100
+"""The least length of a window, in units of the time stamps' resolution: its error is then below 2 %."""
+_UNEVEN = 0.02
+_FEW_DIGITS = 0.025
+"""Rounding of the printed figures that is not mentioned."""
+_FEWEST_SAMPLES = 3
+_BLOCK = 1 << 15
 
 
 def has_averages(log: ParsedLog) -> bool:
@@ -345,15 +352,6 @@ def _of_epochs(records: Records, skipped: int) -> Iterator[Part]:
             whole = start > 0 or (begins and (first > skipped or opened))
             yield Part(begins or start > 0, first + start, first + end, whole)
         before = float(numbers[-1])
-
-
-_FEWEST_GRAINS = 100
-"""The least length of a window, in units of the time stamps' resolution: its error is then below 2 %."""
-_UNEVEN = 0.02
-_FEW_DIGITS = 0.025
-"""Rounding of the printed figures that is not mentioned."""
-_FEWEST_SAMPLES = 3
-_BLOCK = 1 << 15
 
 
 def window(log: ParsedLog, skip: int | None = None) -> tuple[float, int, list[Problem]]:
