@@ -1,7 +1,7 @@
 """Resolving an environment's name: its interpreter or container engine, or the reason why it cannot be used.
 
-An environment's versions and packages are read by a small script with its own Python; on another host it is probed by
-running this module there with ``python -m``.
+An environment's versions and packages are read by a small script with its own Python; on a host it is probed by running
+this package there with ``python -m``.
 """
 
 import json
@@ -340,12 +340,12 @@ def probe_environment(name: str, framework: str, home: Path, runner: CommandRunn
     The framework is imported once to read its versions. Raises ``UnusableEnvironment`` with the reason if nothing can
     be started in it there.
     """
-    if name == SYSTEM and not _is_known(framework):
+    if name == SYSTEM and not is_known(framework):
         return ProbedEnvironment()
     python, folder = (
         remote_path(runner.host.paths, path) for path in (Path(sys.executable), home.absolute())
     )
-    result = runner.run(Command(0, (str(python), "-m", __name__, name, framework, str(folder)), {}))
+    result = runner.run(Command(0, (str(python), "-m", __package__, name, framework, str(folder)), {}))
     answer = last_answer(result.out)
     if result.code != 0 or answer is None:
         raise UnusableEnvironment(
@@ -356,21 +356,6 @@ def probe_environment(name: str, framework: str, home: Path, runner: CommandRunn
     return ProbedEnvironment.model_validate(answer)
 
 
-def _is_known(framework: str) -> bool:
+def is_known(framework: str) -> bool:
     """Return whether trainmark knows how to ask a framework for its versions."""
     return framework in {entry.framework for entry in entries()}
-
-
-def _answer(name: str, framework: str, home: Path) -> object:
-    from trainmark.environment.inspection import verify_environment  # it reads contents by this module
-
-    try:
-        environment = resolve(name, home=home)
-        versions = verify_environment(environment, framework) if _is_known(framework) else None
-    except UnusableEnvironment as error:
-        return str(error)
-    return ProbedEnvironment(versions=versions, lock_digest=environment.lock_digest).model_dump(mode="json")
-
-
-if __name__ == "__main__":
-    sys.stdout.write(f"\n{MARK}{json.dumps(_answer(sys.argv[1], sys.argv[2], Path(sys.argv[3])))}\n")
