@@ -15,6 +15,8 @@ from ..backends.jax.backend import (
     adaptive,
     draw_weights,
     moments_of,
+    norms,
+    products,
     tf32_switches,
 )
 from ..backends.jax.collectives import CPU
@@ -34,18 +36,6 @@ from ..tasks.causal_lm.training import LanguageTraining, ObservedConfig
 from ..tasks.products import STREAM
 
 
-def products(params: Params, compute: Any, tap: Tap) -> Callable[[str, Any], Any]:
-    """Return the product of a name, without a bias, of (batch, length, inputs) in the compute type."""
-
-    def product(name: str, given: Any) -> Any:
-        weight = params[f"{name}.weight"]
-        result = jnp.einsum("bti,oi->bto", given, weight.astype(compute))
-        tap(name, weight, result)
-        return result
-
-    return product
-
-
 def borders(documents: Any) -> tuple[Any, Any]:
     """Return positions within documents (batch, length), and the mask of the keys of a query's document.
 
@@ -57,65 +47,59 @@ def borders(documents: Any) -> tuple[Any, Any]:
     return index - starts, (documents[:, :, None] == documents[:, None, :])[:, None]
 
 
-def gpt_logits(
-    model: Gpt, precision: Precision, kernel: str, params: Params, tokens: Any, documents: Any, tap: Tap
-) -> Any:
-    """Map tokens (batch, length), with their ``documents`` if packed, to logits (…, vocabulary) in the compute type.
-
-    ``kernel`` is JAX's word for who computes attention. Norms are in FP32.
-    """
-    compute = precision.compute
-    product = products(params, compute, tap)
-
-    def norm(name: str, given: Any) -> Any:
-        wide = given.astype(jnp.float32)
-        centred = wide - wide.mean(-1, keepdims=True)
-        scale = jax.lax.rsqrt(jnp.mean(centred**2, -1, keepdims=True) + NORM_EPSILON)
-        return (centred * scale * params[f"{name}.weight"].astype(jnp.float32)).astype(compute)
-
-    batch, length = tokens.shape
-    heads = (batch, length, model.heads, model.width // model.heads)
-    embedding = params["embedding.tokens"]
-    # Looked up in FP32: the gradient of a row is the sum over all that look it up, and 16 bits lose it.
-    positions, mask = (slice(length), None) if documents is None else borders(documents)
-    x = (embedding[tokens] + params["embedding.positions"][positions]).astype(compute)
-    for block in range(model.layers):
-        name = f"block{block}.attention"
-        qkv = jnp.split(product(f"{name}.qkv", norm(f"{name}.norm", x)), 3, axis=-1)
-        attended = jax.nn.dot_product_attention(
-            *(part.reshape(heads) for part in qkv), mask=mask, is_causal=True, implementation=kernel
-        )
-        x = x + product(f"{name}.output", attended.reshape(x.shape))
-        name = f"block{block}.mlp"
-        inner = jax.nn.gelu(product(f"{name}.up", norm(f"{name}.norm", x)), approximate=False)
-        x = x + product(f"{name}.down", inner)
-        if block == 0:
-            tap(STREAM, x, x)
-    return jnp.einsum("bti,oi->bto", norm("norm", x), embedding.astype(compute))
-
-
-def llama_logits(
-    model: Llama, precision: Precision, kernel: str, params: Params, tokens: Any, documents: Any, tap: Tap
+def logits_of(
+    model: Decoder, precision: Precision, kernel: str, params: Params, tokens: Any, documents: Any, tap: Tap
 ) -> Any:
     """Map tokens (batch, length), with their ``documents`` if packed, to logits (…, vocabulary) in the compute type.
 
     ``kernel`` is JAX's word for who computes attention, which shares heads itself. Norms and the turning of queries
     and keys are in FP32.
     """
-    compute = precision.compute
-    product = products(params, compute, tap)
+    assert isinstance(model, (Gpt, Llama))
+    compute, llama = precision.compute, isinstance(model, Llama)
+    product, norm = products(params, compute, tap), norms(params, compute, NORM_EPSILON, centred=not llama)
+    (batch, length), embedding = tokens.shape, params["embedding.tokens"]
+    positions, mask = (slice(length), None) if documents is None else borders(documents)
+    x = embedding[tokens]
+    if isinstance(model, Llama):
+        turned, head, shared_width = (
+            turning(model, positions, length, compute),
+            model.head,
+            model.shared_width,
+        )
+    else:
+        # Looked up in FP32: the gradient of a row is the sum over all that look it up, and 16 bits lose it.
+        x = x + params["embedding.positions"][positions]
+        turned, head, shared_width = None, model.width // model.heads, model.width
+    ends = (model.attended_width, model.attended_width + shared_width)
+    x = x.astype(compute)
+    for block in range(model.layers):
+        name = f"block{block}.attention"
+        qkv = jnp.split(product(f"{name}.qkv", norm(f"{name}.norm", x)), ends, axis=-1)
+        queries, keys, values = (part.reshape(batch, length, -1, head) for part in qkv)
+        if turned is not None:
+            queries, keys = turned(queries), turned(keys)
+        attended = jax.nn.dot_product_attention(
+            queries, keys, values, mask=mask, is_causal=True, implementation=kernel
+        )
+        x = x + product(f"{name}.output", attended.reshape(batch, length, -1))
+        name = f"block{block}.mlp"
+        given = norm(f"{name}.norm", x)
+        if llama:
+            inner = jax.nn.silu(product(f"{name}.gate", given)) * product(f"{name}.up", given)
+        else:
+            inner = jax.nn.gelu(product(f"{name}.up", given), approximate=False)
+        x = x + product(f"{name}.down", inner)
+        if block == 0:
+            tap(STREAM, x, x)
+    return jnp.einsum("bti,oi->bto", norm("norm", x), embedding.astype(compute))
 
-    def norm(name: str, given: Any) -> Any:
-        wide = given.astype(jnp.float32)
-        scale = jax.lax.rsqrt(jnp.mean(wide**2, -1, keepdims=True) + NORM_EPSILON)
-        return (wide * scale * params[f"{name}.weight"].astype(jnp.float32)).astype(compute)
 
-    batch, length = tokens.shape
+def turning(model: Llama, positions: Any, length: int, compute: Any) -> Callable[[Any], Any]:
+    """Return what turns heads (batch, length, heads, head) by the angles of their positions."""
     turns = np.outer(np.arange(length), model.rotation.frequencies(model.head // 2))[:, None]
     cosines, sines = np.cos(turns).astype(np.float32), np.sin(turns).astype(np.float32)
-    mask = None
-    if documents is not None:
-        positions, mask = borders(documents)
+    if not isinstance(positions, slice):
         cosines, sines = (jnp.asarray(table)[positions] for table in (cosines, sines))
 
     def turned(given: Any) -> Any:
@@ -123,24 +107,7 @@ def llama_logits(
         pairs = (first * cosines - second * sines, second * cosines + first * sines)
         return jnp.concatenate(pairs, -1).astype(compute)
 
-    ends = (model.attended_width, model.attended_width + model.shared_width)
-    embedding = params["embedding.tokens"]
-    x = embedding[tokens].astype(compute)
-    for block in range(model.layers):
-        name = f"block{block}.attention"
-        qkv = jnp.split(product(f"{name}.qkv", norm(f"{name}.norm", x)), ends, axis=-1)
-        queries, keys, values = (part.reshape(batch, length, -1, model.head) for part in qkv)
-        attended = jax.nn.dot_product_attention(
-            turned(queries), turned(keys), values, mask=mask, is_causal=True, implementation=kernel
-        )
-        x = x + product(f"{name}.output", attended.reshape(batch, length, -1))
-        name = f"block{block}.mlp"
-        given = norm(f"{name}.norm", x)
-        inner = jax.nn.silu(product(f"{name}.gate", given)) * product(f"{name}.up", given)
-        x = x + product(f"{name}.down", inner)
-        if block == 0:
-            tap(STREAM, x, x)
-    return jnp.einsum("bti,oi->bto", norm("norm", x), embedding.astype(compute))
+    return turned
 
 
 def init(model: Decoder, seed: int, dtype: Any) -> Params:
@@ -168,12 +135,10 @@ def make_loss(model: Decoder, precision: Precision, kernel: str, observed: Tap) 
     as ``STREAM`` twice what the first block gave.
     """
 
-    logits_of = llama_logits if isinstance(model, Llama) else gpt_logits
-
     def loss_of(params: Params, batch_stats: Any, batch: tuple[Any, ...], tap: Tap = observed) -> Any:
         tokens, *packed = batch
         documents = packed[0][:, :-1] if packed else None
-        logits = logits_of(model, precision, kernel, params, tokens[:, :-1], documents, tap)  # type: ignore[arg-type]
+        logits = logits_of(model, precision, kernel, params, tokens[:, :-1], documents, tap)
         logits = logits.astype(jnp.float32)
         losses = optax.softmax_cross_entropy_with_integer_labels(logits, tokens[:, 1:])
         loss = (losses * packed[1]).sum() if packed else losses.mean()

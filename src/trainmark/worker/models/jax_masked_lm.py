@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ..backends.jax.backend import KEY, Params, Tap, biased, draw_weights
+from ..backends.jax.backend import KEY, Params, Tap, biased, draw_weights, norms, products
 from ..core.precision import Precision
 from ..tasks.masked_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, Bert
 from ..tasks.masked_lm.task import WEIGHTS, MaskedSettings
@@ -84,20 +84,7 @@ def heads_of(
     Norms are in FP32, and so are rows that are looked up until the first one.
     """
     compute, (tokens, segments, lengths, places) = precision.compute, batch
-
-    def product(name: str, given: Any) -> Any:
-        weight = params[f"{name}.weight"]
-        result = biased(jnp.einsum("bti,oi->bto", given, weight.astype(compute)), params[f"{name}.bias"])
-        tap(name, weight, result)
-        return result
-
-    def norm(name: str, given: Any) -> Any:
-        wide = given.astype(jnp.float32)
-        centred = wide - wide.mean(-1, keepdims=True)
-        scaled = centred * jax.lax.rsqrt(jnp.mean(centred**2, -1, keepdims=True) + NORM_EPSILON)
-        weight, bias = (params[f"{name}.{part}"].astype(jnp.float32) for part in ("weight", "bias"))
-        return (scaled * weight + bias).astype(compute)
-
+    product, norm = products(params, compute, tap), norms(params, compute, NORM_EPSILON)
     heads = (*tokens.shape, model.heads, model.width // model.heads)
     embedding = params["embedding.tokens"]
     x = embedding[tokens] + params["embedding.positions"][: tokens.shape[1]]

@@ -9,17 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ..backends.jax.backend import (
-    KEY,
-    NamedTraining,
-    Params,
-    Tap,
-    adaptive,
-    biased,
-    draw_weights,
-    optimizer,
-    tf32_switches,
-)
+from ..backends.jax import backend
+from ..backends.jax.backend import KEY, NamedTraining, Params, Tap, products
 from ..core.precision import Precision
 from ..core.settings import AdamRecipe
 from ..tasks.recommendation.architectures import (
@@ -40,7 +31,7 @@ from ..tasks.recommendation.training import ClickTraining, ObservedConfig
 def init(model: Recommender, seed: int, dtype: Any) -> Params:
     """Return fresh parameters. May be traced."""
     drawn = _init_dlrm if isinstance(model, Dlrm) else _init_wide_deep
-    return draw_weights(model, seed, dtype, drawn)
+    return backend.draw_weights(model, seed, dtype, drawn)
 
 
 def _init_wide_deep(key: Any, name: str, shape: tuple[int, ...]) -> Any:
@@ -70,13 +61,7 @@ def make_loss(model: Recommender, precision: Precision, share: float, observed: 
 
     def loss_of(params: Params, retained: dict[str, Any], batch: tuple[Any, ...], tap: Tap = observed) -> Any:
         *fields, labels = batch
-
-        def product(name: str, x: Any) -> Any:
-            weight = params[f"{name}.weight"]
-            x = biased(jnp.einsum("bi,oi->bo", x, weight.astype(compute)), params[f"{name}.bias"])
-            tap(name, weight, x)
-            return x
-
+        product = products(params, compute, tap, "bi,oi->bo")
         logits, key = logits_of(params, jax.random.wrap_key_data(retained[KEY]), product, *fields)
         loss = optax.sigmoid_binary_cross_entropy(logits, labels).mean()
         return loss, (logits, {"batch_stats": {KEY: jax.random.key_data(key)}})
@@ -139,9 +124,9 @@ class JaxClickTraining(NamedTraining, ClickTraining):
         self.take_over(
             lambda: (init(self.description, self.settings.seed, self.precision.weights), self.first_key()),
             make_loss(self.description, self.precision, recipe.dropout, self._trace),
-            adaptive(recipe, lambda params: dict.fromkeys(params, decays))
+            backend.adaptive(recipe, lambda params: dict.fromkeys(params, decays))
             if isinstance(recipe, AdamRecipe)
-            else optimizer(recipe),
+            else backend.optimizer(recipe),
         )
 
     def observed_config(self) -> ObservedConfig:
@@ -152,7 +137,7 @@ class JaxClickTraining(NamedTraining, ClickTraining):
             compute_dtype=compute,
             weight_dtype=str(table.dtype),
             batch_per_device=rows,
-            **tf32_switches(),
+            **backend.tf32_switches(),
             vocabulary=table.shape[0],
             embedding_width=table.shape[1],
             # A gradient has the shape of its parameter: JAX has no other kind.

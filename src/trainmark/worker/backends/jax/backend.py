@@ -53,14 +53,6 @@ PRECISIONS = ("fp32", "tf32", "amp-bf16", "amp-fp16", "bf16")
 """The precisions."""
 
 
-def biased(product: Any, bias: Any) -> Any:
-    """Return the product with its bias, in the product's type.
-
-    They are added in FP32: the gradient of a bias is the sum over all that it is added to, and 16 bits lose it.
-    """
-    return (product.astype(jnp.float32) + bias).astype(product.dtype)
-
-
 def choose_precision(name: str) -> Precision:
     """Return the precision, and let all of JAX's products follow it; raise ``RunError`` where there is none.
 
@@ -143,9 +135,7 @@ def moments_of(opt_state: Any) -> Any:
     return next(state for state in opt_state if isinstance(state, optax.ScaleByAdamState))
 
 
-STATE_OF_RANKS = TrainState(
-    step=WHOLE, params=WHOLE, batch_stats=SPLIT, opt_state=WHOLE, scale=WHOLE, taken=WHOLE
-)
+STATE_OF_RANKS = TrainState(WHOLE, WHOLE, SPLIT, WHOLE, WHOLE, WHOLE)
 """Equal on all ranks, but for each rank's own running statistics."""
 
 
@@ -325,14 +315,8 @@ class JaxTraining(Training):
             params, batch_stats = weights()
             if not group.alone:
                 batch_stats = self.of_ranks(batch_stats, group.place.world_size)
-            return TrainState(
-                step=jnp.zeros((), jnp.int32),
-                params=params,
-                batch_stats=batch_stats,
-                opt_state=self._update.init(params),
-                scale=scale,
-                taken=jnp.zeros((), jnp.int32),
-            )
+            step, taken = jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32)
+            return TrainState(step, params, batch_stats, self._update.init(params), scale, taken)
 
         placed = TrainState(group.shared, group.shared, group.split, group.shared, group.shared, group.shared)
         return jax.jit(fresh, out_shardings=None if group.alone else placed)()
@@ -432,18 +416,12 @@ class JaxTraining(Training):
 
     def products(self, size: int) -> Callable[[int], None]:
         """Return products on this rank's own device, by one compiled program."""
-        keys = jax.random.split(jax.random.key(0), 2)
-        one, other = (
-            jax.device_put(jax.random.normal(key, (size, size), self.precision.compute), self.device)
-            for key in keys
-        )
+        keys, kind = jax.random.split(jax.random.key(0), 2), self.precision.compute
+        drawn = (jax.random.normal(key, (size, size), kind) for key in keys)
+        one, other = (jax.device_put(matrix, self.device) for matrix in drawn)
         product = jax.jit(jnp.matmul)
 
-        def times(count: int) -> None:
-            results = [product(one, other) for _ in range(count)]
-            jax.block_until_ready(results)
-
-        return times
+        return lambda count: jax.block_until_ready([product(one, other) for _ in range(count)])
 
     def sums(self, values: int) -> Callable[[int], None]:
         """Return sums by one compiled program, which writes where it reads."""
@@ -481,6 +459,45 @@ Params = dict[str, Any]
 
 Tap = Callable[[str, Any, Any], None]
 """Gets the name, the weight and the result of each product."""
+
+
+def biased(product: Any, bias: Any) -> Any:
+    """Return the product with its bias, in the product's type.
+
+    They are added in FP32: the gradient of a bias is the sum over all that it is added to, and 16 bits lose it.
+    """
+    return (product.astype(jnp.float32) + bias).astype(product.dtype)
+
+
+def products(params: Params, compute: Any, tap: Tap, axes: str = "bti,oi->bto") -> Callable[[str, Any], Any]:
+    """Return the product of a name with what is in the compute type, and with its bias if it has one."""
+
+    def product(name: str, given: Any) -> Any:
+        weight = params[f"{name}.weight"]
+        result = jnp.einsum(axes, given, weight.astype(compute))
+        if f"{name}.bias" in params:
+            result = biased(result, params[f"{name}.bias"])
+        tap(name, weight, result)
+        return result
+
+    return product
+
+
+def norms(params: Params, compute: Any, epsilon: float, centred: bool = True) -> Callable[[str, Any], Any]:
+    """Return the norm of a name, of the last axis and in FP32: a layer norm, or not ``centred`` an RMSNorm."""
+
+    def norm(name: str, given: Any) -> Any:
+        wide = given.astype(jnp.float32)
+        if centred:
+            wide = wide - wide.mean(-1, keepdims=True)
+        scale = jax.lax.rsqrt(jnp.mean(wide**2, -1, keepdims=True) + epsilon)
+        result = wide * scale * params[f"{name}.weight"].astype(jnp.float32)
+        if f"{name}.bias" in params:
+            result = result + params[f"{name}.bias"].astype(jnp.float32)
+        return result.astype(compute)
+
+    return norm
+
 
 KEY = "dropout"
 """The state besides the parameters: the key of the random numbers of the next pass."""
@@ -539,17 +556,15 @@ class NamedTraining(JaxTraining):
 
         def collecting(params: Any, stats: Any, batch: Any) -> Any:
             results: dict[str, Any] = {}
-            loss, (logits, _) = self._loss_of(
-                params,
-                stats,
-                self.prepared(batch, 1, None),
-                lambda name, _weight, result: results.setdefault(name, result),
-            )
+
+            def tap(name: str, _weight: Any, result: Any) -> None:
+                results.setdefault(name, result)
+
+            loss, (logits, _) = self._loss_of(params, stats, self.prepared(batch, 1, None), tap)
             return loss * scale, (loss, logits, results)
 
-        scale = self.scale_of_loss()
+        scale, state = self.scale_of_loss(), self.state
         passes = jax.jit(jax.value_and_grad(collecting, has_aux=True))
-        state = self.state
         (_, (loss, logits, results)), scaled = passes(state.params, state.batch_stats, self.batch)
         gradients = jax.tree.map(lambda gradient: gradient / scale, scaled)
         products = []
