@@ -102,11 +102,6 @@ def read(tensors: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _numpy(tensor) for name, tensor in tensors.items()}
 
 
-def read_scaled(gradients: Mapping[str, Any], scale: float) -> dict[str, Any]:
-    """Return the gradients of a loss that was multiplied by ``scale`` as numpy arrays in FP32, divided by it."""
-    return {name: array / np.float32(scale) for name, array in read(gradients).items()}
-
-
 def _numpy(tensor: Any) -> Any:
     given = whole(tensor.to_dense() if tensor.is_sparse else tensor).detach()
     there = given.float().cpu().contiguous()
@@ -152,14 +147,10 @@ class NamedModel(nn.Module):
         raise NotImplementedError
 
 
-@contextmanager
-def noting(model: NamedModel, note: Callable[[str, Any, Any, Any], None]) -> Iterator[None]:
-    """Call ``note`` with each product's name, the product, its inputs and its output, within the context."""
-    hooks = [
-        product.register_forward_hook(partial(note, name)) for name, product in model.named_products().items()
-    ]
-    with hooked(hooks):
-        yield
+def noting(model: NamedModel, note: Callable[[str, Any, Any, Any], None]) -> AbstractContextManager[None]:
+    """Return the context in which ``note`` gets each product's name, the product, its inputs and its output."""
+    products = model.named_products().items()
+    return hooked([product.register_forward_hook(partial(note, name)) for name, product in products])
 
 
 def tf32_switches() -> dict[str, Any]:
@@ -419,21 +410,18 @@ class PyTorchTraining(Training):
     def _unscaled_gradients(self) -> tuple[dict[str, Any], float]:
         """Return the gradients of the loss alone, and the norm of all of them together."""
         scale = self.scaler.get_scale() if self.scaler.is_enabled() else 1.0
-        tensors = self.named_tensors()
         found = {
             name: torch.zeros_like(tensor) if tensor.grad is None else tensor.grad
-            for name, tensor in tensors.items()
+            for name, tensor in self.named_tensors().items()
             if self.task.is_trainable(name)
         }
-        read = {name: gradient / scale for name, gradient in self.sample_rows(found).items()}
-        norms = [
-            torch.linalg.vector_norm(gradient.coalesce().values() if gradient.is_sparse else gradient).float()
-            for gradient in found.values()
-        ]
-        return read, float(torch.linalg.vector_norm(torch.stack(norms))) / scale
+        values = (own.coalesce().values() if own.is_sparse else own for own in found.values())
+        norms = torch.stack([torch.linalg.vector_norm(own).float() for own in values])
+        gradients = {name: gradient / scale for name, gradient in self.sample_rows(found).items()}
+        return gradients, float(torch.linalg.vector_norm(norms)) / scale
 
     def sample_rows(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
-        """Return tensors by the shared names as numpy arrays: what is looked into after the window."""
+        """Return the numpy arrays of named tensors to verify after the window."""
         return read(tensors)
 
     def observed_gradients(self, loss: Any) -> dict[str, Any]:
@@ -441,12 +429,10 @@ class PyTorchTraining(Training):
         scale = self.scaler.get_scale()
         (loss * scale).backward()
         self.exchange.average()
-        trained = {
-            name: tensor.grad for name, tensor in self.named_tensors().items() if self.task.is_trainable(name)
-        }
-        gradients = read_scaled(trained, scale)
+        named = self.named_tensors().items()
+        trained = read({name: tensor.grad for name, tensor in named if self.task.is_trainable(name)})
         self.model.zero_grad(set_to_none=True)
-        return gradients
+        return {name: gradient / np.float32(scale) for name, gradient in trained.items()}
 
     def read_batch(self) -> tuple[Any, ...]:
         return tuple(read({"": tensor})[""] for tensor in self.batch)

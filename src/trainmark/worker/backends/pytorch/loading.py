@@ -1,7 +1,8 @@
 """The loaders of PyTorch: torch's DataLoader for every kind of data, and the choice among those of images."""
 
+import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils.data import DataLoader, Dataset
@@ -17,29 +18,15 @@ from ...tasks.image_classification.images import DEVIATION, MEAN, Draw
 from ...tasks.image_classification.settings import ImageSettings
 
 
-class NumberedBatches(Dataset):
+class _NumberedBatches(Dataset):
     """Whole batches by the numbers of their samples: each is made by one process, in one piece."""
 
     def __init__(self, batch_of: Callable[[Any], tuple[Any, ...]]) -> None:
-        """Keep what every loader process needs: what reads the samples of some numbers, as arrays."""
         self.read = IndexedReader(batch_of)
 
     def __getitem__(self, numbers: Any) -> Any:
-        """Return the batch as tensors, or the ``RunError`` that tells what went wrong."""
         batch = self.read(numbers)
         return batch if isinstance(batch, RunError) else tuple(map(torch.from_numpy, batch))
-
-
-class ShardedSampler:
-    """The numbers of a rank's batches, without end, in the order of the seed; it can be pickled."""
-
-    def __init__(self, *given: Any) -> None:
-        """Take what ``shard_batches`` takes."""
-        self._given = given
-
-    def __iter__(self) -> Iterator[Any]:
-        """Yield them from the first batch on."""
-        return shard_batches(*self._given)
 
 
 def open_numbers(
@@ -55,11 +42,11 @@ def open_numbers(
 
     They are at most ``AHEAD``: each has a batch in hand.
     """
-    batches, workers = NumberedBatches(batch_of), min(settings.loader_workers, AHEAD)
+    batches, workers = _NumberedBatches(batch_of), min(settings.loader_workers, AHEAD)
     loader = DataLoader(
         batches,
         batch_size=None,
-        sampler=ShardedSampler(samples, settings.batch_per_device, place, settings.seed),
+        sampler=shard_batches(samples, settings.batch_per_device, place, settings.seed),
         num_workers=workers,
         collate_fn=as_it_is,
         pin_memory=device.type == "cuda",
@@ -100,17 +87,16 @@ class Normalise:
         return images.sub_(self._mean).mul_(self._scale).to(self._dtype, memory_format=self._format)
 
 
-class Parted:
+class Parted(NamedTuple):
     """A batch in parts, each (bytes (images, size, size, 3), labels), which are put together on the device."""
 
-    def __init__(self, parts: list[Any]) -> None:
-        self._parts = parts
+    parts: list[Any]
 
     def on(self, device: Any) -> tuple[Any, Any]:
         """Return the whole batch on a device; from pinned memory without waiting for the copies."""
         pixels, labels = (
             torch.cat([tensor.to(device, non_blocking=True) for tensor in tensors])
-            for tensors in zip(*self._parts)
+            for tensors in zip(*self.parts)
         )
         return pixels, labels
 
@@ -166,7 +152,13 @@ class PhotoBatches(Dataset):
     def __getitems__(self, draws: list[Draw]) -> Any:
         """Return (bytes (images, size, size, 3), labels), or the ``RunError`` that tells what went wrong."""
         size = self._photos.size
-        pixels, labels = _empty_batch((len(draws), size, size, 3)), []
+        shape, labels = (len(draws), size, size, 3), []
+        # In a loader process in shared memory, so that they need not be copied there.
+        if torch.utils.data.get_worker_info() is None:
+            pixels = torch.empty(shape, dtype=torch.uint8)
+        else:
+            storage = torch.UntypedStorage._new_shared(math.prod(shape))
+            pixels = torch.empty(0, dtype=torch.uint8).set_(storage).view(shape)
         rows = pixels.numpy()
         for row, draw in enumerate(draws):
             loaded = self._photos[draw]
@@ -181,38 +173,28 @@ def open_images(settings: ImageSettings, place: Place, device: Any, dtype: Any) 
     """Start the loader processes of this rank and return the feed that they fill."""
     photos = Photos(settings, place)
     share = in_parts(settings.batch_per_device, settings.loader_workers)
-    workers = share.workers
     loader = DataLoader(
         PhotoBatches(photos),
         batch_sampler=photos.parts(share.in_batch),
-        num_workers=workers,
+        num_workers=share.workers,
         collate_fn=as_it_is,
         pin_memory=device.type == "cuda",
-        prefetch_factor=share.tasks if workers else None,
+        prefetch_factor=share.tasks if share.workers else None,
         worker_init_fn=single_threaded,
     )
-    if not workers:
+    if not share.workers:
         single_threaded()
-    normalise = Normalise(device, dtype, settings.layout)
-    batches = joined(iter(loader), share.in_batch, Parted)
+    normalise, batches = (
+        Normalise(device, dtype, settings.layout),
+        joined(iter(loader), share.in_batch, Parted),
+    )
     name, produced = photos.decoder.name, photos.produced
-    return HostFeed(batches, device, normalise, len(photos), name, share.ahead, produced, workers)
+    return HostFeed(batches, device, normalise, len(photos), name, share.ahead, produced, share.workers)
 
 
 def as_it_is(batch: Any) -> Any:
     """Return what a process made: it is put together already."""
     return batch
-
-
-def _empty_batch(shape: Any) -> Any:
-    """Return bytes of the shape; in a loader process in shared memory, so that they need not be copied there."""
-    if torch.utils.data.get_worker_info() is None:
-        return torch.empty(shape, dtype=torch.uint8)
-    size = 1
-    for side in shape:
-        size *= side
-    storage = torch.UntypedStorage._new_shared(size)
-    return torch.empty(0, dtype=torch.uint8).set_(storage).view(shape)
 
 
 ON_GPU = frozenset({"nvjpeg", "dali-gpu", "dali-gpu-tfrecord"})
@@ -238,15 +220,7 @@ def _nvjpeg(*given: Any) -> Feed:
     return open_nvjpeg(*given)
 
 
-def _dali_folder(*given: Any) -> Feed:
-    return _dali().open_folder(*given)
-
-
-def _dali_tfrecord(*given: Any) -> Feed:
-    return _dali().open_tfrecord(*given)
-
-
-def _dali() -> Any:
+def _dali(settings: ImageSettings, *given: Any) -> Feed:
     try:
         from ...pytorch_fast.images import dali
     except ImportError as error:
@@ -255,14 +229,12 @@ def _dali() -> Any:
             f"NVIDIA DALI does not import here ({first_sentence(error)}); trainmark env create pytorch --extra dali "
             "adds it (in an interpreter of your own: pip install nvidia-dali-cuda130 google-crc32c)",
         ) from error
-    return dali
+    opened = dali.open_tfrecord if settings.loader.endswith("tfrecord") else dali.open_folder
+    return opened(settings, *given)
 
 
 LOADERS: dict[str, Callable[..., Feed]] = {
     "native": open_images,
     "nvjpeg": _nvjpeg,
-    "dali-cpu": _dali_folder,
-    "dali-cpu-tfrecord": _dali_tfrecord,
-    "dali-gpu": _dali_folder,
-    "dali-gpu-tfrecord": _dali_tfrecord,
+    **dict.fromkeys(("dali-cpu", "dali-cpu-tfrecord", "dali-gpu", "dali-gpu-tfrecord"), _dali),
 }
