@@ -76,9 +76,8 @@ def loss_scaler(precision: Precision, recipe: Recipe) -> Any | None:
     """Return the gradient scaler, or None for a precision that needs none; with a fixed scale it never changes."""
     if not precision.scaled:
         return None
-    if recipe.loss_scale is None:
-        return paddle.amp.GradScaler()
-    return paddle.amp.GradScaler(init_loss_scaling=recipe.loss_scale, use_dynamic_loss_scaling=False)
+    fixed = {"init_loss_scaling": recipe.loss_scale, "use_dynamic_loss_scaling": False}
+    return paddle.amp.GradScaler(**({} if recipe.loss_scale is None else fixed))
 
 
 NONE = "none"
@@ -129,13 +128,8 @@ def operator_by_operator() -> Iterator[None]:
 
 
 def count_parameters(parameters: list[Any]) -> int:
-    """Return how many numbers these parameters have."""
+    """Return the number of elements of these parameters."""
     return sum(int(parameter.size) for parameter in parameters)
-
-
-def make_schedule(rates: Sequence[float]) -> LRScheduler:
-    """Return a scheduler with the rate of each step; ``step(index)`` chooses one."""
-    return LambdaDecay(1.0, lambda step: rates[step])
 
 
 def sgd(parameters: list[Any], schedule: LRScheduler, recipe: Recipe) -> paddle.optimizer.Momentum:
@@ -146,12 +140,7 @@ def sgd(parameters: list[Any], schedule: LRScheduler, recipe: Recipe) -> paddle.
     regularizer (batch norm) do not use ``weight_decay``. ``use_multi_tensor`` updates all parameters in one operator.
     """
     return paddle.optimizer.Momentum(
-        learning_rate=schedule,
-        momentum=recipe.momentum,
-        parameters=parameters,
-        use_nesterov=False,
-        weight_decay=recipe.weight_decay,
-        use_multi_tensor=True,
+        schedule, recipe.momentum, parameters, weight_decay=recipe.weight_decay, use_multi_tensor=True
     )
 
 
@@ -173,23 +162,13 @@ def adaptive(
         return paddle.optimizer.Adam(**common)
     if recipe.clip_norm is not None:
         common["grad_clip"] = paddle.nn.ClipGradByGlobalNorm(recipe.clip_norm)
+    decay = recipe.weight_decay
     if recipe.optimizer == LAMB:
-        return paddle.optimizer.Lamb(
-            lamb_weight_decay=recipe.weight_decay,
-            exclude_from_weight_decay_fn=lambda parameter: parameter.name not in decaying,
-            **common,
-        )
+        common["exclude_from_weight_decay_fn"] = lambda parameter: parameter.name not in decaying
+        return paddle.optimizer.Lamb(lamb_weight_decay=decay, **common)
     return paddle.optimizer.AdamW(
-        weight_decay=recipe.weight_decay,
-        apply_decay_param_fun=lambda name: name in decaying,
-        **common,
+        weight_decay=decay, apply_decay_param_fun=lambda name: name in decaying, **common
     )
-
-
-def steps_taken(optimizer: Any, parameter: Any, recipe: AdamRecipe) -> int | None:
-    """Return how many updates an adaptive optimizer has made of a parameter, after its first step; see ``steps_of``."""
-    kinds = ("beta1_pow_acc", "beta2_pow_acc")
-    return steps_of([optimizer._get_accumulator(kind, parameter).item() for kind in kinds], recipe)
 
 
 def steps_of(powers: Sequence[float], recipe: AdamRecipe) -> int | None:
@@ -247,15 +226,16 @@ def operand_types(layers: Sequence[tuple[str, Any]]) -> Iterator[dict[str, str]]
         core.clear_low_precision_op_list()
 
     def left(name: str, _layer: Any, _given: Any, _output: Any) -> None:
-        found = _computed_in(core.get_low_precision_op_list())
+        # Each kernel has its calls by type, as "0,0,1,0".
+        counts = core.get_low_precision_op_list()
+        numbers = [counts[kernel].split(",") for kernel in counts if kernel in PRODUCTS]
+        found = [kind for at, kind in enumerate(COUNTED) if any(int(calls[at]) for calls in numbers)]
         if found:
             types[name] = "+".join(found)
 
     for name, layer in layers:
-        hooks += [
-            layer.register_forward_pre_hook(entered),
-            layer.register_forward_post_hook(partial(left, name)),
-        ]
+        hooks.append(layer.register_forward_pre_hook(entered))
+        hooks.append(layer.register_forward_post_hook(partial(left, name)))
     before = paddle.get_flags(FLAG)
     paddle.set_flags({FLAG: 1})
     try:
@@ -264,12 +244,6 @@ def operand_types(layers: Sequence[tuple[str, Any]]) -> Iterator[dict[str, str]]
     finally:
         paddle.set_flags(before)
         core.clear_low_precision_op_list()
-
-
-def _computed_in(counts: dict[str, str]) -> list[str]:
-    """Return the types of the products among kernels, each with its calls as ``0,0,1,0``."""
-    numbers = [counts[kernel].split(",") for kernel in counts if kernel in PRODUCTS]
-    return [kind for at, kind in enumerate(COUNTED) if any(int(calls[at]) for calls in numbers)]
 
 
 class PaddleTraining(Training):
@@ -291,10 +265,10 @@ class PaddleTraining(Training):
         group = Group(place, self.device)
         if settings.threads:
             limit_threads(settings.threads, self.device)
-        slots = slots_for(settings.steps)
-        marks: DeviceTimers = HostTimers(slots)
+        marks: DeviceTimers = HostTimers(slots_for(settings.steps))
         if self.device == "cuda":
-            marks = EventTimers(slots, lambda: paddle.device.cuda.Event(enable_timing=True))
+            event = paddle.device.cuda.Event
+            marks = EventTimers(slots_for(settings.steps), lambda: event(enable_timing=True))
         super().__init__(settings, group, marks, self.to_batch, feed)
         paddle.seed(settings.seed)
         self.build()
@@ -324,7 +298,8 @@ class PaddleTraining(Training):
         compile_learner(learner, settings.compiler, specification)
         self._compile_s: float | None = None if settings.compiler == NONE else 0.0
         self.learner = self.ranks.wrap(learner)
-        self._schedule = make_schedule(self.rates)
+        # ``step(index)`` chooses the rate of a step.
+        self._schedule = LambdaDecay(1.0, self.rates.__getitem__)
         self.optimizer = self.make_optimizer(parameters, self._schedule)
         self.scaler = loss_scaler(self.precision, settings.recipe)
         # One number a step, which stays on the device until the window is over.
@@ -368,12 +343,9 @@ class PaddleTraining(Training):
         """Pass a loss backward; return what it adds to the gradients, by the shared names, and drop that again."""
         loss.backward()
         tensors = self.named_tensors()
+        trained = {name: tensor for name, tensor in tensors.items() if self.task.is_trainable(name)}
         gradients = read(
-            {
-                name: paddle.zeros_like(tensor) if tensor.grad is None else tensor.grad
-                for name, tensor in tensors.items()
-                if self.task.is_trainable(name)
-            }
+            {name: paddle.zeros_like(own) if own.grad is None else own.grad for name, own in trained.items()}
         )
         for tensor in tensors.values():
             tensor.clear_gradient(set_to_zero=False)
@@ -392,18 +364,16 @@ class PaddleTraining(Training):
             return None
         if not self._losses:
             return 0
-        return steps_taken(self.optimizer, next(iter(self.named_tensors().values())), recipe)
+        first = next(iter(self.named_tensors().values()))
+        powers = (self.optimizer._get_accumulator(f"beta{beta}_pow_acc", first) for beta in (1, 2))
+        return steps_of([power.item() for power in powers], recipe)
 
     def read_moments(self) -> Moments | None:
         if not self._losses or not isinstance(self.settings.recipe, AdamRecipe):
             return None
+        named, accumulator = self.named_tensors().items(), self.optimizer._get_accumulator
         first, second = (
-            read(
-                {
-                    name: self.optimizer._get_accumulator(kind, tensor)
-                    for name, tensor in self.named_tensors().items()
-                }
-            )
+            read({name: accumulator(kind, tensor) for name, tensor in named})
             for kind in ("moment1", "moment2")
         )
         taken = self.steps_taken()
@@ -415,7 +385,7 @@ class PaddleTraining(Training):
             paddle.device.synchronize()
 
     def facts(self) -> Facts:
-        cuda = self.device == "cuda"
+        cuda, multi_tensor = self.device == "cuda", getattr(self.optimizer, "_use_multi_tensor", False)
         return Facts(
             framework_version=paddle.version.full_version,
             device=self.device,
@@ -423,9 +393,7 @@ class PaddleTraining(Training):
             parameters=count_parameters(self._parameters),
             threads=math_threads(),
             optimizer=type(self.optimizer).__name__,
-            implementation="multi-tensor"
-            if getattr(self.optimizer, "_use_multi_tensor", False)
-            else "an operator each",
+            implementation="multi-tensor" if multi_tensor else "an operator each",
             loss_scaled=self.scaler is not None,
             compiler_mode=BACKENDS[self.settings.compiler],
             peak_memory_of="device, in use by PaddlePaddle" if cuda else PROCESS,

@@ -42,11 +42,6 @@ def algorithm_search(device: str) -> str | None:
     return "cudnn, exhaustive" if paddle.get_flags([SEARCH])[SEARCH] else "cudnn, heuristic"
 
 
-def device_index(device: str) -> int:
-    """Return the number of the current GPU, 0 on a CPU."""
-    return int(paddle.device.get_device().partition(":")[2]) if device == "cuda" else 0
-
-
 def limit_threads(threads: int, device: str) -> None:
     """Compute with this many threads: those of OpenMP and MKL, and on a CPU one operator at a time.
 
@@ -76,7 +71,8 @@ class Group(Ranks):
         super().__init__(place)
         if place.world_size > 1:
             self.backend = "nccl" if device == "cuda" else "gloo"
-            os.environ.update(variables(place, self.backend, device_index(device)))
+            gpu = paddle.device.get_device().partition(":")[2] or "0"
+            os.environ.update(variables(place, self.backend, gpu))
             dist.init_parallel_env()
 
     def wrap(self, learner: nn.Layer) -> nn.Layer:
@@ -132,7 +128,7 @@ class Group(Ranks):
             dist.destroy_process_group()
 
 
-def variables(place: Place, backend: str, gpu: int) -> dict[str, str]:
+def variables(place: Place, backend: str, gpu: str) -> dict[str, str]:
     """Return the variables of Paddle's launcher for this rank; each rank has its own address and port."""
     endpoints = [f"{place.address_of(rank)}:{place.port_of(rank)}" for rank in range(place.world_size)]
     return {
@@ -142,5 +138,5 @@ def variables(place: Place, backend: str, gpu: int) -> dict[str, str]:
         "PADDLE_CURRENT_ENDPOINT": endpoints[place.rank],
         "PADDLE_MASTER": f"{place.address}:{place.port}",
         "PADDLE_DISTRI_BACKEND": backend,
-        "FLAGS_selected_gpus": str(gpu),
+        "FLAGS_selected_gpus": gpu,
     }

@@ -1,6 +1,7 @@
 """``native``: paddle.io.DataLoader, whose processes read text and clicks by numbers, and images."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from ...tasks.image_classification.images import DEVIATION, MEAN
 from ...tasks.image_classification.settings import ImageSettings
 
 
-class Batches(Dataset):
+class _Batches(Dataset):
     """Whole batches by the numbers of their samples: each is made by one process, in one piece."""
 
     def __init__(self, samples: int, batch_of: Callable[[Any], tuple[Any, ...]]) -> None:
@@ -26,24 +27,10 @@ class Batches(Dataset):
         self._samples, self.read = samples, IndexedReader(batch_of)
 
     def __len__(self) -> int:
-        """Return the samples."""
         return self._samples
 
     def __getitem__(self, numbers: Any) -> Any:
-        """Return the batch, or what ``_with_array`` makes of a ``RunError``."""
         return _with_array(self.read(numbers))
-
-
-class ShardedSampler:
-    """The numbers of a rank's batches, without end, each as the one index of a batch; it can be pickled."""
-
-    def __init__(self, *given: Any) -> None:
-        """Take the arguments of ``shard_batches``."""
-        self._given = given
-
-    def __iter__(self) -> Iterator[list[Any]]:
-        """Yield them from the first batch on."""
-        return ([numbers] for numbers in shard_batches(*self._given))
 
 
 class PaddleFeed(LoadedFeed):
@@ -74,7 +61,8 @@ class PaddleFeed(LoadedFeed):
             worker_init_fn=begin,
         )
         self._loader = iter(loader)
-        batches = _read(self._loader)
+        # See ``_with_array``.
+        batches: Any = (batch[-1] if isinstance(batch[-1], RunError) else batch for batch in self._loader)
         if share.in_batch > 1:
             batches = joined(batches, share.in_batch, _join)
         # Without processes a thread works ahead, with a queue that cannot be taken away.
@@ -96,24 +84,16 @@ def open_numbers(
 
     ``ready`` makes of a loaded batch what the step needs.
     """
-    data, workers = Batches(samples, batch_of), min(settings.loader_workers, AHEAD)
+    data, workers = _Batches(samples, batch_of), min(settings.loader_workers, AHEAD)
     share = Parts(workers, AHEAD // max(workers, 1), 1)
-    sampler = ShardedSampler(samples, settings.batch_per_device, place, settings.seed)
-    return PaddleFeed(data, sampler, share, _only, ready, samples, None, data.read.produced)
+    # A batch of samples is one index of the data.
+    batches = ([own] for own in shard_batches(samples, settings.batch_per_device, place, settings.seed))
+    return PaddleFeed(data, batches, share, itemgetter(0), ready, samples, None, data.read.produced)
 
 
 def _with_array(batch: Any) -> Any:
     """Return a batch, or a ``RunError`` next to an array: Paddle's loader takes one without any for the data's end."""
     return (np.zeros(1, np.uint8), batch) if isinstance(batch, RunError) else batch
-
-
-def _only(batches: list[Any]) -> Any:
-    return batches[0]
-
-
-def _read(batches: Iterator[Any]) -> Iterator[Any]:
-    for batch in batches:
-        yield batch[-1] if isinstance(batch[-1], RunError) else batch
 
 
 class Normalise:
@@ -147,7 +127,6 @@ def open_images(settings: ImageSettings, place: Place) -> PaddleFeed:
 
 
 def _collate(samples: list[Any]) -> Any:
-    """Return (bytes (batch, size, size, 3), labels (batch,)), or what ``_with_array`` makes of a ``RunError``."""
     return _with_array(collate(samples))
 
 

@@ -1,5 +1,6 @@
 """The loaders of TensorFlow: tf.data reads text and clicks by numbers, and images from TFRecord shards or folders."""
 
+import contextlib
 import re
 import struct
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from ...core.outcomes import FAILED, RunError, first_sentence
 from ...core.place import Place
 from ...core.queues import AHEAD, Loading
 from ...core.settings import Settings
-from ...tasks.image_classification.images import ImageList, read_images
+from ...tasks.image_classification.images import read_images
 from ...tasks.image_classification.settings import ImageSettings
 from ...tasks.recommendation.records import COLUMNS, FLOATS, READERS, Batch, fitting, record_files, used_rows
 from . import plain_sentence
@@ -83,30 +84,7 @@ DECODER = "tf.io.decode_and_crop_jpeg"
 WRONG_LABEL = "the label does not fit"
 
 
-class Source:
-    """A data set on disk, in some form."""
-
-    images: int
-    """Images in an epoch."""
-
-    def examples(self, place: Place) -> Any:
-        """Return a new tf.data.Dataset of this rank's examples (anything), without end, always in the same order."""
-        raise NotImplementedError
-
-    def read(self, *example: Any) -> Any:
-        """Return an example's encoded image (string), and its label from 0; runs in the graph."""
-        raise NotImplementedError
-
-    def name(self, *example: Any) -> str:
-        """Return the name of an example, for messages."""
-        raise NotImplementedError
-
-    def explain(self, error: BaseException) -> RunError:
-        """Return the ``RunError`` for a data set that cannot be read."""
-        raise NotImplementedError
-
-
-def open_pipeline(source: Source, settings: ImageSettings, place: Place, device: Device) -> Feed:
+def open_pipeline(source: "Source", settings: ImageSettings, place: Place, device: Device) -> Feed:
     """Start the pipeline of this rank and return the feed that it fills.
 
     The randomness of an image depends on the seed and on its place in the row of all ranks' images alone: neither
@@ -144,10 +122,19 @@ def open_pipeline(source: Source, settings: ImageSettings, place: Place, device:
         batches = batches.apply(tf.data.experimental.prefetch_to_device(device.path, 1))
         ahead += 1
 
-    def explain(error: BaseException, batch: int) -> RunError:
-        return _unusable(source, settings, place, batch) or source.explain(error)
+    def explained() -> Iterator[Any]:
+        """Yield the batches; turn an error into one that names a file."""
+        taken = 0
+        try:
+            for batch in batches:
+                yield batch
+                taken += 1
+        except tf.errors.ResourceExhaustedError:
+            raise
+        except tf.errors.OpError as error:
+            raise _unusable(source, settings, place, taken) or source.explain(error) from error
 
-    return PipelineFeed(_explained(batches, explain), source.images, threads, made, ahead)
+    return PipelineFeed(explained(), source.images, threads, made, ahead)
 
 
 class PipelineFeed(LoadedFeed):
@@ -161,28 +148,13 @@ class PipelineFeed(LoadedFeed):
         return Loading(int(self._made.numpy()), self.taken)
 
 
-def _explained(batches: Any, explain: Callable[[BaseException, int], RunError]) -> Iterator[Any]:
-    """Yield the batches; ``explain`` turns an error at the n-th of them (from 0) into one that names a file."""
-    taken = 0
-    try:
-        for batch in batches:
-            yield batch
-            taken += 1
-    except tf.errors.ResourceExhaustedError:
-        raise
-    except tf.errors.OpError as error:
-        raise explain(error, taken) from error
-
-
-def prepare(source: Source, settings: ImageSettings, number: Any, example: Any) -> Any:
+def prepare(source: "Source", settings: ImageSettings, number: Any, example: Any) -> Any:
     """Return a training image, bytes (size, size, 3), and its label (int32) from 0."""
     data, label = source.read(*example)
     label = tf.cast(label, tf.int32)
-    fits = [
-        tf.debugging.assert_non_negative(label, WRONG_LABEL),
-        tf.debugging.assert_less(label, settings.classes, WRONG_LABEL),
-    ]
-    with tf.control_dependencies(fits):
+    positive = tf.debugging.assert_non_negative(label, WRONG_LABEL)
+    below = tf.debugging.assert_less(label, settings.classes, WRONG_LABEL)
+    with tf.control_dependencies([positive, below]):
         label = tf.identity(label)
     image = _cropped(data, (settings.seed, number))
     image = tf.image.resize(image, (settings.image_size, settings.image_size))
@@ -225,36 +197,31 @@ def _cropped(data: Any, seed: Any) -> Any:
     return tf.ensure_shape(image, (None, None, 3))
 
 
-def _numbered(source: Source, place: Place) -> Any:
+def _numbered(source: "Source", place: Place) -> Any:
     """Return (number in the row of all ranks' examples, example)."""
     numbers = tf.data.Dataset.counter(place.rank, place.world_size)
     return tf.data.Dataset.zip((numbers, source.examples(place)))
 
 
-def _unusable(source: Source, settings: ImageSettings, place: Place, batch: int) -> RunError | None:
+def _unusable(source: "Source", settings: ImageSettings, place: Place, batch: int) -> RunError | None:
     """Return the ``RunError`` that names the example which cannot be used, or None if it is not an example's fault.
 
     tf.data does not name it. The same row of examples is made once more, this time not decoded, up to
     the batch that failed; its examples are then prepared one by one.
     """
     size = settings.batch_per_device
-    try:
+    with contextlib.suppress(tf.errors.OpError):
         for number, example in _numbered(source, place).skip(batch * size).take(size):
             try:
                 prepare(source, settings, number, example)
             except tf.errors.OpError as error:
-                return RunError(FAILED, f"{source.name(*example)} cannot be used: {_reason(error, settings)}")
-    except tf.errors.OpError:
-        return None
+                reason = plain_sentence(error)
+                if WRONG_LABEL in str(error):
+                    reason = f"its label does not fit the network's {settings.classes} classes (--classes)"
+                elif isinstance(error, tf.errors.NotFoundError):
+                    reason = "it does not exist"
+                return RunError(FAILED, f"{source.name(*example)} cannot be used: {reason}")
     return None
-
-
-def _reason(error: BaseException, settings: ImageSettings) -> str:
-    if WRONG_LABEL in str(error):
-        return f"its label does not fit the network's {settings.classes} classes (--classes)"
-    if isinstance(error, tf.errors.NotFoundError):
-        return "it does not exist"
-    return plain_sentence(error)
 
 
 SHARD = re.compile(r"train-\d{5,}-of-(?P<count>\d{5,})")
@@ -272,7 +239,7 @@ INDEX_FOLDER = "idx"
 """Where ``trainmark data index`` puts DALI's index files: a line a record."""
 
 
-def find_records(settings: ImageSettings) -> Source:
+def find_records(settings: ImageSettings) -> "RecordSource":
     """Return the training shards in the folder ``settings.data``, or that one file; raise ``RunError`` if unusable."""
     path = Path(settings.data)
     if path.is_file():
@@ -288,20 +255,18 @@ def find_records(settings: ImageSettings) -> Source:
     return RecordSource([path / match.string for match in matches], settings)
 
 
-class RecordSource(Source):
+class RecordSource:
     """Shards; an example is the shard's path and a serialized tf.train.Example."""
 
     def __init__(self, shards: list[Path], settings: ImageSettings) -> None:
         """Count the records: of the indexes where there are any, else by going from record to record."""
-        self._shards = shards
-        self._seed = settings.seed
-        self._reads_ahead = settings.loader_workers > 0
+        self._shards, self._seed, self._reads_ahead = shards, settings.seed, settings.loader_workers > 0
         self.images = sum(_count_records(shard) for shard in shards)
         if not self.images:
             raise RunError(FAILED, f"{shards[0].parent} has no records in its TFRecord shards")
 
     def examples(self, place: Place) -> Any:
-        """Return this rank's part of the records.
+        """Return this rank's part of the records, without end, always in the same order.
 
         Each epoch deals the shards out anew where their number is a multiple of the ranks'; else every rank reads all
         of them and keeps each so-many-th record.
@@ -311,18 +276,19 @@ class RecordSource(Source):
         shards = shards.shuffle(len(self._shards), self._seed).repeat()
         turns = min(OPEN_SHARDS, len(self._shards))
         mine = shards.shard(place.world_size, place.rank) if by_shards else shards
-        records = mine.interleave(
-            _read_shard,
-            cycle_length=turns,
-            num_parallel_calls=turns if self._reads_ahead else None,
-            deterministic=True if self._reads_ahead else None,
-        )
+
+        def read_shard(path: Any) -> Any:
+            records = tf.data.TFRecordDataset(path, buffer_size=READ_AHEAD_BYTES)
+            return records.map(lambda record: (path, record))
+
+        ahead = {"num_parallel_calls": turns, "deterministic": True} if self._reads_ahead else {}
+        records = mine.interleave(read_shard, cycle_length=turns, **ahead)
         if not by_shards:
             records = records.shard(place.world_size, place.rank)
         return records.shuffle(min(SHUFFLED_RECORDS, self.images), self._seed)
 
     def read(self, *example: Any) -> Any:
-        """Return the encoded image, and its label from 0."""
+        """Return an example's encoded image (string), and its label from 0; runs in the graph."""
         _, serialized = example
         features = {
             "image/encoded": tf.io.FixedLenFeature((), tf.string),
@@ -351,11 +317,6 @@ class RecordSource(Source):
         return RunError(FAILED, f"the TFRecord loader failed: {plain_sentence(error)}")
 
 
-def _read_shard(path: Any) -> Any:
-    records = tf.data.TFRecordDataset(path, buffer_size=READ_AHEAD_BYTES)
-    return records.map(lambda record: (path, record))
-
-
 def _count_records(shard: Path) -> int:
     """Return the number of records: lines of the shard's index, or lengths that lead from one record to the next.
 
@@ -382,18 +343,13 @@ def _count_records(shard: Path) -> int:
         raise RunError(FAILED, f"cannot read {shard}: {error}") from error
 
 
-def find_folder(settings: ImageSettings) -> Source:
-    """Return the images of ``settings.data``; raise ``RunError`` if there are none."""
-    return FolderSource(read_images(settings.data, settings.classes), settings.seed)
+class FolderSource:
+    """The paths and labels of ``settings.data``; an example is a path and its label."""
 
-
-class FolderSource(Source):
-    """Paths and labels; an example is a path and its label."""
-
-    def __init__(self, images: ImageList, seed: int) -> None:
-        self.images = len(images.paths)
-        self._list = images
-        self._seed = seed
+    def __init__(self, settings: ImageSettings) -> None:
+        """Find the images; raise ``RunError`` if there are none."""
+        self._list, self._seed = read_images(settings.data, settings.classes), settings.seed
+        self.images = len(self._list.paths)
 
     def examples(self, place: Place) -> Any:
         """Return this rank's part of a row in which each image comes once an epoch, in a new order each time."""
@@ -402,10 +358,12 @@ class FolderSource(Source):
         return order.shard(place.world_size, place.rank).map(lambda i: (paths[i], labels[i]))
 
     def read(self, *example: Any) -> Any:
+        """Return an example's encoded image (string), and its label from 0; runs in the graph."""
         path, label = example
         return tf.io.read_file(path), label
 
     def name(self, *example: Any) -> str:
+        """Return the path."""
         return str(example[0].numpy().decode())
 
     def explain(self, error: BaseException) -> RunError:
@@ -413,7 +371,13 @@ class FolderSource(Source):
         return RunError(FAILED, f"the image loader failed: {plain_sentence(error)}")
 
 
-LOADERS: dict[str, Callable[[ImageSettings], Source]] = {"native": find_records, "native-folder": find_folder}
+Source = RecordSource | FolderSource
+"""A data set on disk, of ``images`` in an epoch."""
+
+LOADERS: dict[str, Callable[[ImageSettings], Source]] = {
+    "native": find_records,
+    "native-folder": FolderSource,
+}
 
 
 def find_source(settings: ImageSettings) -> Source:
