@@ -1,5 +1,6 @@
 """The devices of the ranks in JAX, as one mesh: gloo between CPUs, NCCL between GPUs, both called by XLA's programs."""
 
+import contextlib
 import ctypes
 import importlib.util
 import os
@@ -41,14 +42,14 @@ def choose_platform(requested: str, place: Place) -> str:
     if requested == CUDA and not driver:
         raise RunError(UNSUPPORTED, "cuda was requested, but there is no NVIDIA driver here (/dev/nvidiactl)")
     gpu = own_gpu("JAX", requested, _gpus_shown() if plugin and driver else 0, place)
+    platform = CPU if gpu is None else CUDA
+    jax.config.update("jax_platforms", platform)
     if gpu is None:
-        jax.config.update("jax_platforms", CPU)
         # More than one would turn a rank into several.
         jax.config.update("jax_num_cpu_devices", 1)
-        return CPU
-    jax.config.update("jax_platforms", CUDA)
-    jax.config.update("jax_cuda_visible_devices", str(gpu))
-    return CUDA
+    else:
+        jax.config.update("jax_cuda_visible_devices", str(gpu))
+    return platform
 
 
 def _gpus_shown() -> int:
@@ -86,15 +87,12 @@ def bound_threads(threads: int) -> None:
 
 def compute_threads() -> int:
     """Return how many threads of XLA's pool this process has, counted by their name in the system."""
-    names = (_read(task / "comm") for task in Path("/proc/self/task").iterdir())
-    return sum(name.startswith("tf_XLAEigen") for name in names)
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError:
-        return ""
+    count = 0
+    for task in Path("/proc/self/task").iterdir():
+        # A thread may end meanwhile.
+        with contextlib.suppress(OSError):
+            count += (task / "comm").read_text(encoding="utf-8").startswith("tf_XLAEigen")
+    return count
 
 
 RANKS = "ranks"
@@ -198,7 +196,6 @@ class CompletionTimers(HostTimers):
     """
 
     def __init__(self, slots: int) -> None:
-        """Make room for ``slots`` marks."""
         super().__init__(slots)
         self._result: Any = None
         self._slot = -1
@@ -236,10 +233,8 @@ class Group(Ranks):
         devices = jax.local_devices()[:1] if self.alone else jax.devices()
         assert len(devices) == place.world_size, f"{len(devices)} devices for {place.world_size} ranks"
         self.mesh = Mesh(np.array(devices), (RANKS,))
-        self.shared = NamedSharding(self.mesh, WHOLE)
-        """Whole on every rank."""
-        self.split = NamedSharding(self.mesh, SPLIT)
-        """The first axis is divided among the ranks."""
+        self.shared, self.split = NamedSharding(self.mesh, WHOLE), NamedSharding(self.mesh, SPLIT)
+        """Whole on every rank; the first axis divided among the ranks."""
         self._show = jax.jit(lambda values: values, out_shardings=self.shared)
         self.barrier()
 

@@ -38,10 +38,7 @@ class GrainFeed(LoadedFeed):
         produced: SampleCounter,
         begin: Callable[[int, int], None] | None = None,
     ) -> None:
-        """Start the processes, each by ``begin``.
-
-        ``join`` makes a batch of its parts, ``ready`` of it what the step needs.
-        """
+        """Start the processes, each by ``begin``; ``join`` makes a batch of its parts."""
         # The processes are the parallelism; without any, the batch is made when it is needed.
         loader = parts.to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0))
         if share.workers:
@@ -65,16 +62,12 @@ class Numbers:
     def __init__(self, samples: int, batch: int, place: Place, seed: int, parts: int) -> None:
         """Take the arguments of ``shard_batches``, and the parts of a batch."""
         self._given = samples, batch, place, seed, parts
-        self._batch, self._parts = batch, parts
+        self._size, self._parts = batch // parts, parts
         self._start()
 
     def _start(self) -> None:
-        samples, batch, place, seed, _parts = self._given
-        self._shard_batches, self._at, self._numbers = (
-            shard_batches(samples, batch, place, seed),
-            -1,
-            np.empty(0, np.int64),
-        )
+        self._shard_batches, self._at = shard_batches(*self._given[:-1]), -1
+        self._numbers = np.empty(0, np.int64)
 
     def __len__(self) -> int:
         """Return more than any run needs."""
@@ -87,8 +80,7 @@ class Numbers:
             self._start()
         while self._at < batch:
             self._numbers, self._at = next(self._shard_batches), self._at + 1
-        size = self._batch // self._parts
-        return self._numbers[part * size : (part + 1) * size]
+        return self._numbers[part * self._size : (part + 1) * self._size]
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         """Let another process start from the beginning."""
@@ -142,15 +134,9 @@ def _draw(images: int, position: int, image: int) -> Draw:
     return Draw(position // images, int(image))
 
 
-class ToPart:
-    """Makes a part of a batch; it can be pickled."""
-
-    def __init__(self, photos: Photos) -> None:
-        self._photos = photos
-
-    def __call__(self, draws: Any) -> Any:
-        """Return what ``collate`` makes of the images."""
-        return collate([self._photos[draw] for draw in draws])
+def _part(photos: Photos, draws: Any) -> Any:
+    """Return a part of a batch."""
+    return collate([photos[draw] for draw in draws])
 
 
 def open_images(settings: ImageSettings, group: Group) -> Feed:
@@ -163,7 +149,7 @@ def open_images(settings: ImageSettings, group: Group) -> Feed:
     share = in_parts(settings.batch_per_device, settings.loader_workers, TASKS, TASKS)
     epochs = grain.MapDataset.range(len(photos)).seed(settings.seed).shuffle().repeat()
     row = epochs.map_with_index(partial(_draw, len(photos)))
-    parts = grain.MapDataset.source(Draws(row, settings, group, share.in_batch)).map(ToPart(photos))
+    parts = grain.MapDataset.source(Draws(row, settings, group, share.in_batch)).map(partial(_part, photos))
     single_threaded()
 
     def on_device(loaded: Any) -> tuple[Any, Any]:

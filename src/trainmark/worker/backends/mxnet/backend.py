@@ -49,16 +49,12 @@ class LossScale:
     """Scales the loss for FP16: by a number, or by AMP's own scaler, which reads a flag from the GPU each step."""
 
     def __init__(self, precision: Precision, recipe: Recipe, trainer: Any) -> None:
-        self._trainer = trainer
-        self.dynamic = precision.scaled and recipe.loss_scale is None
+        self._trainer, self.dynamic = trainer, precision.scaled and recipe.loss_scale is None
         self.fixed: float | None = recipe.loss_scale if precision.scaled else None
+        self.divisor = self.fixed or 1.0
+        """The divisor of the gradients in the update; AMP's scaler sets it in the trainer."""
         if self.dynamic:
             amp.init_trainer(trainer)
-
-    @property
-    def divisor(self) -> float:
-        """Return the divisor of the gradients in the update; AMP's scaler sets it in the trainer."""
-        return self.fixed or 1.0
 
     @contextmanager
     def scaled(self, loss: Any) -> Iterator[Any]:
@@ -87,11 +83,6 @@ def _has_avx512() -> bool:
 
 _ALMOST_NOTHING = 1e-30
 """In place of a momentum of 0, for which MXNet would call its update without momentum."""
-
-
-def optimizer_parameters(recipe: Recipe) -> Any:
-    """Return the arguments of MXNet's ``sgd``. Gluon lets every parameter decay whose ``wd_mult`` is not 0."""
-    return {"learning_rate": recipe.learning_rate, "momentum": recipe.momentum, "wd": recipe.weight_decay}
 
 
 class Rate:
@@ -143,15 +134,12 @@ class Progress(DeviceTimers):
     def __init__(self, slots: int, weights: Sequence[Any]) -> None:
         """Make room for ``slots`` marks; a step is done when all ``weights`` are written."""
         self._timers, self._weights = HostTimers(slots), weights
-        self.marked = 0
-        """The ticket of the last mark, to wait with."""
-        self._pushed = 0
-        self._over = 0
+        self.marked = self._pushed = self._over = 0
+        """``marked``: the ticket of the last mark, to wait with."""
         self._problem: RunError | None = None
         self._changed = threading.Condition()
         # The engine has bare pointers to these two.
-        self._note = _FUNCTION(self._noted)
-        self._give_up = _DELETER(self._given_up)
+        self._note, self._give_up = _FUNCTION(self._noted), _DELETER(self._given_up)
 
     def mark(self, slot: int) -> None:
         """Note the time in ``slot``, in the engine, once all weights are written."""
@@ -233,8 +221,8 @@ def count_parameters(model: HybridBlock) -> int:
     return sum(parameter.data().size for parameter in trainable(model))
 
 
-NONE, HYBRIDIZE = "none", "hybridize"
-COMPILERS: dict[str, str | None] = {NONE: None, HYBRIDIZE: "static_alloc, static_shape"}
+HYBRIDIZE = "hybridize"
+COMPILERS: dict[str, str | None] = {"none": None, HYBRIDIZE: "static_alloc, static_shape"}
 
 
 class MXNetTraining(Training):
@@ -253,15 +241,17 @@ class MXNetTraining(Training):
         mx.random.seed(settings.seed)
         self.model, self.loss = self.build(settings)
         if settings.compiler == HYBRIDIZE:
-            self.model.hybridize(static_alloc=True, static_shape=True)
-            self.loss.hybridize(static_alloc=True, static_shape=True)
+            for network in (self.model, self.loss):
+                network.hybridize(static_alloc=True, static_shape=True)
         weights = [parameter.data() for parameter in trainable(self.model)]
         self._progress = Progress(slots_for(settings.steps), weights)
         collective = open_collective(settings.collective, place, self._progress.fail)
         super().__init__(settings, collective, self._progress, self.to_batch_of(settings), feed)
 
         recipe = settings.recipe
-        self.trainer = collective.trainer(self.model.collect_params(), optimizer_parameters(recipe))
+        # Gluon lets every parameter decay whose ``wd_mult`` is not 0.
+        sgd = {"learning_rate": recipe.learning_rate, "momentum": recipe.momentum, "wd": recipe.weight_decay}
+        self.trainer = collective.trainer(self.model.collect_params(), sgd)
         self.loss_scale = LossScale(self.precision, recipe, self.trainer)
         self._divisor = collective.divisor * self.loss_scale.divisor
         self._rate = Rate(self.trainer, recipe.momentum)
@@ -305,7 +295,7 @@ class MXNetTraining(Training):
 
     def facts(self) -> Facts:
         """Return the facts of the run; MXNet has no names of GPUs."""
-        cpu = self._on_cpu
+        cpu = self.context.device_type == "cpu"
         return Facts(
             framework_version=mx.__version__,
             device="cpu" if cpu else "cuda",
@@ -326,11 +316,7 @@ class MXNetTraining(Training):
         return [float(loss) for loss in self._losses.asnumpy()]
 
     def peak_memory_bytes(self) -> int:
-        if self._on_cpu:
+        if self.context.device_type == "cpu":
             return peak_resident_bytes()
         free, whole = mx.context.gpu_memory_info(self.context.device_id)
         return int(whole - free)
-
-    @property
-    def _on_cpu(self) -> bool:
-        return str(self.context.device_type) == "cpu"

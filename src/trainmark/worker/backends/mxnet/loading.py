@@ -97,8 +97,7 @@ def check_framing(records: Path, index: Path, classes: int) -> int:
             raise RunError(FAILED, f"{index} is no index of {records.name}: its offsets do not fit")
         if offsets[-1] + _HEAD.size > size:
             raise RunError(FAILED, f"{records} is cut off: {index.name} goes on behind its {size} bytes")
-        ends = [*offsets[1:], size]
-        step = max(len(offsets) // SAMPLE, 1)
+        ends, step = [*offsets[1:], size], max(len(offsets) // SAMPLE, 1)
         with records.open("rb") as file:
             for number in {*range(0, len(offsets), step), len(offsets) - 1}:
                 _check_record(file, records, offsets[number], ends[number], classes)
@@ -136,24 +135,20 @@ def _check_record(file: BinaryIO, records: Path, begin: int, end: int, classes: 
         raise RunError(FAILED, f"{records} is cut off: the record at byte {begin} ends behind it")
     if position != end:
         raise RunError(FAILED, f"{records} is damaged: the record at byte {begin} does not end at byte {end}")
+    where = f"{records}: the record at byte {begin}"
     if flag == 0 and not 0 <= label < classes:
         raise RunError(
-            FAILED,
-            f"{records}: the record at byte {begin} has label {label:g}, but the network has {classes} classes "
-            "(--classes)",
+            FAILED, f"{where} has label {label:g}, but the network has {classes} classes (--classes)"
         )
-    if _is_cut_off(file, begin + _BEFORE_PICTURE + _LABEL * flag, end_of_data):
+    # Of the picture only its two ends are read.
+    picture = begin + _BEFORE_PICTURE + _LABEL * flag
+    file.seek(picture)
+    start = file.read(2)
+    file.seek(max(picture, end_of_data - TAIL_BYTES))
+    if is_cut_off(start + file.read(max(min(TAIL_BYTES, end_of_data - picture), 0))):
         raise RunError(
             FAILED, f"{records}: the JPEG in the record at byte {begin} is cut off: it has no end marker"
         )
-
-
-def _is_cut_off(file: BinaryIO, begin: int, end: int) -> bool:
-    """Return whether the picture between two positions is a JPEG without its end; only its two ends are read."""
-    file.seek(begin)
-    start = file.read(2)
-    file.seek(max(begin, end - TAIL_BYTES))
-    return is_cut_off(start + file.read(max(min(TAIL_BYTES, end - begin), 0)))
 
 
 PREFETCH_BATCHES = 3
@@ -173,12 +168,11 @@ def open_records(settings: ImageSettings, place: Place, ready: ToDevice) -> Load
     if images < place.world_size:
         raise RunError(FAILED, f"{records} has {images} images, fewer than there are ranks")
     threads = max(settings.loader_workers, 1)
-    made = mx.io.ImageRecordUInt8Iter
-    options: dict[str, float] = {}
+    made, options = mx.io.ImageRecordUInt8Iter, {}
     if not ready.on_gpu:
         made = mx.io.ImageRecordIter
-        options = {f"mean_{colour}": value * 255 for colour, value in zip("rgb", MEAN)}
-        options.update({f"std_{colour}": value * 255 for colour, value in zip("rgb", DEVIATION)})
+        for colour, mean, deviation in zip("rgb", MEAN, DEVIATION):
+            options.update({f"mean_{colour}": mean * 255, f"std_{colour}": deviation * 255})
     try:
         iterator = made(
             path_imgrec=str(records),
@@ -345,12 +339,10 @@ class Images(Dataset):
 
 def open_folder(settings: ImageSettings, place: Place, ready: ToDevice) -> LoadedFeed:
     """Start the loader processes of this rank; images and crops depend on the seed alone."""
-    images = read_images(settings.data, settings.classes)
+    images, batch = read_images(settings.data, settings.classes), settings.batch_per_device
     data = Images(images, settings.image_size, settings.seed)
-    share = in_parts(settings.batch_per_device, settings.loader_workers)
-    dealer = ImageSampler(
-        len(images.paths), settings.batch_per_device, place.rank, place.world_size, settings.seed
-    )
+    share = in_parts(batch, settings.loader_workers)
+    dealer = ImageSampler(len(images.paths), batch, place.rank, place.world_size, settings.seed)
     loader = DataLoader(
         data,
         batch_sampler=Cut(dealer, share.in_batch),
@@ -358,11 +350,8 @@ def open_folder(settings: ImageSettings, place: Place, ready: ToDevice) -> Loade
         prefetch=share.workers * share.tasks,
     )
     if share.workers:
-        pool = LoaderPool(
-            share.workers,
-            initializer=_worker_initializer,
-            initargs=(data, mx.util.is_np_shape(), mx.util.is_np_array()),
-        )
+        given = (data, mx.util.is_np_shape(), mx.util.is_np_array())
+        pool = LoaderPool(share.workers, initializer=_worker_initializer, initargs=given)
         loader._num_workers, loader._worker_pool = share.workers, pool
         fetched = pool.batches(iter(loader))
     else:
