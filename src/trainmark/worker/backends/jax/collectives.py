@@ -172,9 +172,7 @@ class CompileClock:
     """
 
     def __init__(self) -> None:
-        self.seconds = 0.0
-        self.programs = 0
-        self.cache_hits = 0
+        self.seconds, self.programs, self.cache_hits = 0.0, 0, 0
         jax.monitoring.register_event_duration_secs_listener(self._note_duration)
         jax.monitoring.register_event_listener(self._note_event)
 

@@ -94,9 +94,7 @@ class TrainStep(nn.Cell):
     def __init__(self, forward: nn.Cell, optimizer: nn.Optimizer, reducer: nn.Cell) -> None:
         """Take over the parts; ``reducer`` maps this rank's gradients to their means over the ranks."""
         super().__init__(auto_prefix=False)
-        self.forward = forward
-        self.optimizer = optimizer
-        self.reducer = reducer
+        self.forward, self.optimizer, self.reducer = forward, optimizer, reducer
         self.gradients = ms.value_and_grad(forward, None, optimizer.parameters, has_aux=True)
 
     def construct(self, *batch: Any) -> Any:
@@ -130,10 +128,8 @@ class ScaledTrainStep(TrainStep):
 
 def make_step(forward: nn.Cell, optimizer: nn.Optimizer, reducer: nn.Cell, scaler: Any) -> TrainStep:
     """Return the step, in training mode; ``scaler`` is None where the loss is not scaled."""
-    if scaler is None:
-        step = TrainStep(forward, optimizer, reducer)
-    else:
-        step = ScaledTrainStep(forward, optimizer, reducer, scaler)
+    parts = (forward, optimizer, reducer)
+    step = TrainStep(*parts) if scaler is None else ScaledTrainStep(*parts, scaler)
     step.set_train()
     return step
 
@@ -146,10 +142,8 @@ def sgd(
     ``decays`` are groups of parameters, each with its weight decay; ``order`` is that of all of them. ``rates`` are
     those of all steps: the optimizer takes the next one from them in each update.
     """
-    groups = [{"params": parameters, "weight_decay": decay} for parameters, decay in decays]
-    return nn.Momentum(
-        [*groups, {"order_params": order}], learning_rate=list(rates), momentum=recipe.momentum
-    )
+    groups: list[Any] = [{"params": parameters, "weight_decay": decay} for parameters, decay in decays]
+    return nn.Momentum([*groups, {"order_params": order}], list(rates), recipe.momentum)
 
 
 CONVOLUTIONS = ("Conv2D", "DepthwiseConv2dNative")
@@ -199,13 +193,9 @@ def outputs_in_graph(step: nn.Cell, operators: Sequence[str]) -> list[Output]:
     model = ModelProto()
     model.ParseFromString(step.get_func_graph_proto())
     tensors = [node.output_type.tensor_type for node in model.graph.node if node.op_type in operators]
-    return [
-        Output(
-            DataType.Name(tensor.elem_type).replace("DT_", "").lower(),
-            tuple(int(side.size) for side in tensor.shape.dim),
-        )
-        for tensor in tensors
-    ]
+    types = (DataType.Name(tensor.elem_type).replace("DT_", "").lower() for tensor in tensors)
+    shapes = (tuple(int(side.size) for side in tensor.shape.dim) for tensor in tensors)
+    return list(map(Output, types, shapes))
 
 
 class MindSporeTraining(Training):
@@ -241,8 +231,8 @@ class MindSporeTraining(Training):
     @staticmethod
     def to_batch(*arrays: Any) -> tuple[Any, ...]:
         """Return tensors of the task's arrays, whole numbers in int32 and others in float32."""
-        kinds = {"i": np.int32}
-        return tuple(ms.Tensor(array.astype(kinds.get(array.dtype.kind, np.float32))) for array in arrays)
+        kinds = (np.int32 if array.dtype.kind == "i" else np.float32 for array in arrays)
+        return tuple(ms.Tensor(array.astype(kind)) for array, kind in zip(arrays, kinds))
 
     def take_over(
         self, model: nn.Cell, forward: nn.Cell, optimizer: nn.Optimizer, named: Mapping[str, ms.Parameter]

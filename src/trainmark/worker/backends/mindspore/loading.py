@@ -67,40 +67,28 @@ class NativeFeed(Feed):
     decoder = "mindspore.dataset"
 
     def __init__(self, settings: ImageSettings, place: Place) -> None:
-        images = read_images(settings.data, settings.classes)
+        images, batch = read_images(settings.data, settings.classes), settings.batch_per_device
         self.epoch_samples = len(images.paths)
-        batch = settings.batch_per_device
         # As many images as a batch has can be made at once, and the engine takes no more threads than there are cores.
         self.workers = max(1, min(settings.loader_workers, batch, os.cpu_count() or 1))
         # With the shortest queues that it offers (measured).
         self.ahead, self.produced, self.uncounted = 5, SampleCounter(), UNCOUNTED
-        self._files = Files(
-            images,
-            ImageSampler(len(images.paths), batch, place.rank, place.world_size, settings.seed),
-            self.produced,
-        )
+        dealer = ImageSampler(len(images.paths), batch, place.rank, place.world_size, settings.seed)
+        self._files = Files(images, dealer, self.produced)
         ds.config.set_seed(settings.seed + place.rank)
         ds.config.set_prefetch_size(PREFETCH)
         pipeline = ds.GeneratorDataset(self._files, ["image", "label"], shuffle=False)
-        pipeline = pipeline.map(
-            [
-                vision.RandomCropDecodeResize(
-                    settings.image_size, scale=(0.08, 1.0), ratio=(3 / 4, 4 / 3), interpolation=Inter.LINEAR
-                ),
-                vision.RandomHorizontalFlip(0.5),
-                vision.Normalize([255 * mean for mean in MEAN], [255 * deviation for deviation in DEVIATION]),
-                vision.HWC2CHW(),
-            ],
-            input_columns=["image"],
-            num_parallel_workers=self.workers,
-        )
-        self._pipeline = pipeline.batch(
-            batch,
-            drop_remainder=True,
-            num_parallel_workers=1,
-            per_batch_map=self._count,
-            input_columns=["label"],
-        )
+        operations = [
+            vision.RandomCropDecodeResize(
+                settings.image_size, scale=(0.08, 1.0), ratio=(3 / 4, 4 / 3), interpolation=Inter.LINEAR
+            ),
+            vision.RandomHorizontalFlip(0.5),
+            vision.Normalize([255 * mean for mean in MEAN], [255 * deviation for deviation in DEVIATION]),
+            vision.HWC2CHW(),
+        ]
+        pipeline = pipeline.map(operations, input_columns=["image"], num_parallel_workers=self.workers)
+        counting = {"per_batch_map": self._count, "input_columns": ["label"]}
+        self._pipeline = pipeline.batch(batch, drop_remainder=True, num_parallel_workers=1, **counting)
         self._iterator = self._pipeline.create_tuple_iterator(num_epochs=1, do_copy=False)
         self._batches = iter(self._iterator)
         # With the first batch its threads start, so that they are known before those that compute are bound.

@@ -84,12 +84,10 @@ def make_graph(
             self.config.enable_cudnn_conv_heuristic_search_algo(False)
             if mixed is not None:
                 _enable_mixed(self.config, mixed)
-            if mixed == "float16":
-                self.set_grad_scaler(
-                    flow.amp.GradScaler(init_scale=2.0**16)
-                    if scale is None
-                    else flow.amp.StaticGradScaler(scale)
-                )
+            if mixed == "float16" and scale is None:
+                self.set_grad_scaler(flow.amp.GradScaler(init_scale=2.0**16))
+            elif mixed == "float16":
+                self.set_grad_scaler(flow.amp.StaticGradScaler(scale))
 
         def build(self, inputs: Any, targets: Any) -> Any:
             # OneFlow calls it once for each time that it compiles.
@@ -127,9 +125,8 @@ def rates_in_graph(optimizer: Any, recipe: Recipe, epoch_samples: int, global_ba
     if warmup == 0:
         return then
     first = schedulers.LinearLR(optimizer, start_factor=1 / warmup, total_iters=max(warmup - 1, 1))
-    return schedulers.SequentialLR(
-        optimizer, schedulers=[first, then], milestones=[warmup], interval_rescaling=True
-    )
+    both = [first, then]
+    return schedulers.SequentialLR(optimizer, schedulers=both, milestones=[warmup], interval_rescaling=True)
 
 
 def as_numpy(tensor: Any) -> Any:
@@ -155,7 +152,9 @@ class OneFlowTraining(Training):
     ranks: Peers
 
     def __init__(self, settings: Settings, place: Place) -> None:
-        _check_version()
+        if "dampening" not in inspect.signature(flow.optim.SGD.__init__).parameters:
+            older = f"the SGD of {flow.__version__} has the learning rate in its momentum"
+            raise RunError(UNSUPPORTED, f"OneFlow 0.9 or later is needed; {older}")
         one_of("OneFlow", "compiler", settings.compiler, (NONE, GRAPH))
         gpus = flow.cuda.device_count() if flow.cuda.is_available() else 0
         gpu = own_gpu("OneFlow", settings.device, gpus, place)
@@ -180,12 +179,8 @@ class OneFlowTraining(Training):
 
     def to_batch(self, *arrays: Any) -> tuple[Any, ...]:
         """Return tensors of the task's arrays on the device, whole numbers as they are and others in FP32."""
-        return tuple(
-            flow.from_numpy(array if array.dtype.kind == "i" else np.ascontiguousarray(array, np.float32)).to(
-                self.device
-            )
-            for array in arrays
-        )
+        whole = (array if array.dtype.kind == "i" else np.asarray(array, np.float32) for array in arrays)
+        return tuple(flow.from_numpy(np.ascontiguousarray(array)).to(self.device) for array in whole)
 
     def take_over(
         self, network: Any, loss: Any, tensors: dict[str, Any], optimizer_of: Callable[[Any], Any]
@@ -199,7 +194,13 @@ class OneFlowTraining(Training):
         self.network = self.ranks.wrap(network)
         self.optimizer = optimizer_of(self.network)
         self.autocast = autocast(self.precision, self.settings.compiler)
-        self.graph = self._build_graph() if self.settings.compiler == GRAPH else None
+        self.graph: Any = None
+        if self.settings.compiler == GRAPH:
+            recipe, precision = self.settings.recipe, self.precision
+            # Graphs are for one rank: the batch of a device is the global one.
+            rates = rates_in_graph(self.optimizer, recipe, self.epoch_samples, self.settings.batch_per_device)
+            mixed = precision.compute if precision.mixed else None
+            self.graph = make_graph(self.network, loss, self.optimizer, rates, mixed, recipe.loss_scale)
         self._losses: list[Any] = []
 
     def train(self, index: int) -> None:
@@ -216,13 +217,6 @@ class OneFlowTraining(Training):
             self.optimizer.zero_grad(set_to_none=True)
         self._losses.append(loss.detach())
 
-    def _build_graph(self) -> Any:
-        recipe, precision = self.settings.recipe, self.precision
-        # Graphs are for one rank: the batch of a device is the global one.
-        rates = rates_in_graph(self.optimizer, recipe, self.epoch_samples, self.settings.batch_per_device)
-        mixed = precision.compute if precision.mixed else None
-        return make_graph(self.network, self.loss, self.optimizer, rates, mixed, recipe.loss_scale)
-
     def synchronize(self) -> None:
         flow._oneflow_internal.eager.Sync()
         if self.device.type == "cuda":
@@ -231,7 +225,7 @@ class OneFlowTraining(Training):
     def facts(self) -> Facts:
         """Return the facts of the run; OneFlow reports neither its threads nor the GPU's memory."""
         cuda = self.device.type == "cuda"
-        measured = cuda and self.graph is not None
+        search = "OneFlow's own" if self.graph is None else "measured"
         return Facts(
             framework_version=flow.__version__,
             device=self.device.type,
@@ -240,17 +234,14 @@ class OneFlowTraining(Training):
             threads=self.settings.threads or None,
             implementation="fused" if cuda else "single tensor",
             loss_scaled=self.precision.scaled,
-            others={
-                "step_marks": "handed over",
-                "algorithm_search": "measured" if measured else "OneFlow's own" if cuda else None,
-            },
+            others={"step_marks": "handed over", "algorithm_search": search if cuda else None},
         )
 
     def unobservable(self) -> tuple[str, ...]:
         """Return the observations that OneFlow has no object for: whether a GPU's kernels use TF32, a graph's types."""
-        tf32 = ("tf32_matmul", "tf32_convolution") if self.device.type == "cuda" else ()
         # The type in a graph is decided after its layers were traced.
-        return (*(("compute_dtype",) if self.graph is not None and self.precision.mixed else ()), *tf32)
+        types = ("compute_dtype",) if self.graph is not None and self.precision.mixed else ()
+        return (*types, "tf32_matmul", "tf32_convolution") if self.device.type == "cuda" else types
 
     def compilations(self) -> int:
         """Return how often the graph was built; eager operators are not compiled."""
@@ -267,11 +258,3 @@ class OneFlowTraining(Training):
 
     def read_weights(self) -> dict[str, Any]:
         return {name: as_numpy(tensor) for name, tensor in self.tensors.items()}
-
-
-def _check_version() -> None:
-    if "dampening" not in inspect.signature(flow.optim.SGD.__init__).parameters:
-        raise RunError(
-            UNSUPPORTED,
-            f"OneFlow 0.9 or later is needed; the SGD of {flow.__version__} has the learning rate in its momentum",
-        )

@@ -122,8 +122,7 @@ class HostFeed(LoadedFeed):
     ) -> None:
         """Take over the iterator; ``close`` drops it."""
         super().__init__(batches, self._on_device, epoch_samples, decoder, ahead, produced, workers)
-        self._device = device
-        self._normalise = normalise
+        self._device, self._normalise = device, normalise
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
 
     def _on_device(self, loaded: Any) -> Batch:
