@@ -42,12 +42,9 @@ from .pytorch_decoders import Decoder, GptModel, LanguageModel, LlamaModel
 def build_model(name: str, length: int) -> Decoder:
     """Return the model for sequences of ``length``, with fresh weights in FP32; its parameters are counted."""
     description = ARCHITECTURES[name]
-    model: Decoder
-    if isinstance(description, Llama):
-        model = LlamaModel(description, length)
-    else:
-        assert isinstance(description, Gpt)
-        model = GptModel(description)
+    assert isinstance(description, (Gpt, Llama))
+    llama = isinstance(description, Llama)
+    model: Decoder = LlamaModel(description, length) if llama else GptModel(description)
     assert_parameters(count_parameters(model), description.parameters())
     return model
 
@@ -109,15 +106,14 @@ class PyTorchLanguageTraining(ProductTraining, LanguageTraining):
         self.distribute(model)
         self._watching, self._passed = True, cast("list[tuple[int, ...]]", [])
         self._observed_output: Any = None
+        self._stream: Any = None
         self._hooks = [
             model.blocks[0].attention.qkv.register_forward_hook(self._see),
             model.blocks[0].register_forward_hook(self._see_stream),
         ]
-        self._stream: Any = None
-        named = model.named_tensors()
-        decaying = [tensor for name, tensor in named.items() if self.decays(name)]
-        others = [tensor for name, tensor in named.items() if not self.decays(name)]
-        recipe = settings.recipe
+        named, recipe = model.named_tensors().items(), settings.recipe
+        decaying = [tensor for name, tensor in named if self.decays(name)]
+        others = [tensor for name, tensor in named if not self.decays(name)]
         self._rows = {} if recipe.optimizer == LAMB else rows_of(model)
         self.take_over(model, adaptive([(decaying, recipe.weight_decay), (others, 0.0)], recipe), {})
 
@@ -216,24 +212,23 @@ class PyTorchLanguageTraining(ProductTraining, LanguageTraining):
         return moments(self.optimizer, self.named_tensors(), self.sample_rows)
 
     def sampled_weights(self) -> dict[str, Any]:
-        """Return the parameters, or for a large model some rows of each."""
         return self.sample_rows(self.named_tensors())
 
     def sampled_share(self) -> float:
-        sample_rows = 0
-        for name, tensor in self.named_tensors().items():
-            rows = self._rows.get(name)
-            sample_rows += tensor.numel() if rows is None else len(rows) * tensor[0].numel()
-        return sample_rows / count_parameters(self.model)
+        left_out = sum(
+            (len(tensor) - len(self._rows[name])) * tensor[0].numel()
+            for name, tensor in self.named_tensors().items()
+            if name in self._rows
+        )
+        count = count_parameters(self.model)
+        return (count - left_out) / count
 
     def sample_rows(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
         """Return numpy arrays of the tensors, or of the sampled rows of large ones."""
-        return read(
-            {
-                name: tensor if self._rows.get(name) is None else whole(tensor.detach())[self._rows[name]]
-                for name, tensor in tensors.items()
-            }
-        )
+        large = {
+            name: whole(tensors[name].detach())[self._rows[name]] for name in tensors if name in self._rows
+        }
+        return read({**tensors, **large})
 
     def observed_step(self, index: int) -> ObservedLayers:
         """Run the step and observe its products; for a compiled step, in the same pass without the compiler."""
@@ -278,7 +273,6 @@ class PyTorchDecoderTraining(PyTorchLanguageTraining):
             check_sharding(settings.gradients)
 
     def to_batch(self, *arrays: Any) -> tuple[Any, ...]:
-        """Return tensors of numpy arrays on the device."""
         most = self._most_documents
         if most is not None and packed_attention.most_of(arrays[1]) > most:
             there = int(arrays[1].max())
@@ -395,13 +389,14 @@ class PyTorchDecoderTraining(PyTorchLanguageTraining):
         """Run the step and observe its products, without the blocks' compiled forms if it has them."""
         if not self.is_sharded or self.settings.compiler == NONE:
             return super().observed_step(index)
-        compiled = [block.compiled for block in self.model.blocks]
-        for block in self.model.blocks:
+        blocks = self.model.blocks
+        compiled = [block.compiled for block in blocks]
+        for block in blocks:
             block.compiled = None
         try:
             observed = watched(self.model, self._logits)
         finally:
-            for block, call in zip(self.model.blocks, compiled):
+            for block, call in zip(blocks, compiled):
                 block.compiled = call
         self.step(index)
         return observed
@@ -413,28 +408,25 @@ class PyTorchDecoderTraining(PyTorchLanguageTraining):
     @contextmanager
     def _plain(self) -> Iterator[None]:
         """Let ``self.model`` be the same model without FSDP2, FP8's kernels and the step's recomputation."""
-        model = self.model
-        recomputed = FULL if count_parameters(model) > RECOMPUTED else NO_CHECKPOINTING
+
+        def switch(model: LanguageModel, checkpointing: str, most: int | None, plain: bool) -> None:
+            for block in model.blocks:
+                block.checkpointing = checkpointing
+            if self._most_documents is not None:
+                assert isinstance(model, Decoder)
+                model.attend_documents(most)
+            set_plain(model, plain)
+
+        model, own = self.model, self.settings.activation_checkpointing
         if self.is_sharded:
             self.model = self._unsharded(model)
-        blocks = self.model.blocks
+        recomputed = FULL if count_parameters(model) > RECOMPUTED else NO_CHECKPOINTING
         try:
-            for block in blocks:
-                block.checkpointing = recomputed
-            self._attend_documents(self.model, None)
-            set_plain(self.model, plain=True)
+            switch(self.model, recomputed, None, plain=True)
             yield
         finally:
             self.model = model
-            for block in model.blocks:
-                block.checkpointing = self.settings.activation_checkpointing
-            self._attend_documents(model, self._most_documents)
-            set_plain(model, plain=False)
-
-    def _attend_documents(self, model: LanguageModel, most: int | None) -> None:
-        if self._most_documents is not None:
-            assert isinstance(model, Decoder)
-            model.attend_documents(most)
+            switch(model, own, self._most_documents, plain=False)
 
     def _unsharded(self, model: LanguageModel) -> LanguageModel:
         """Return a copy of the sharded model with whole weights, in the type in which the step gathers them."""

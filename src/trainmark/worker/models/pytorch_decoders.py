@@ -45,9 +45,7 @@ class Recomputable(nn.Module):
         """Return the result of ``body``; its activations are recomputed as requested."""
         if self.checkpointing == NO_CHECKPOINTING or not torch.is_grad_enabled():
             return self.body(*inputs)
-        contexts = {}
-        if self.checkpointing == SELECTIVE:
-            contexts = {"context_fn": _selective_contexts}
+        contexts = {"context_fn": _selective_contexts} if self.checkpointing == SELECTIVE else {}
         # No random numbers are drawn in a block.
         return checkpoint(self.body, *inputs, use_reentrant=False, preserve_rng_state=False, **contexts)
 
@@ -247,12 +245,11 @@ class GptModel(Decoder):
 
     def hidden(self, tokens: Any, documents: Any = None) -> Any:
         """Map tokens (batch, length), with their ``documents`` if packed, to what is classified (…, width)."""
-        inputs: tuple[Any, ...] = ()
+        inputs: list[Any] = []
         if documents is None:
             x = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]]
         else:
-            positions, borders = self.borders(documents)
-            inputs = (borders,)
+            positions, *inputs = self.borders(documents)
             x = self.tokens(tokens) + self.positions(positions)
         for block in self.blocks:
             x = block(x, *inputs)
@@ -263,15 +260,10 @@ SHARES_HEADS = torch.__version__ >= "2.5"
 """Whether torch's attention supports fewer key-value heads than query heads."""
 
 
-class LlamaNorm(nn.Module):
+class LlamaNorm(GptNorm):
     """RMSNorm: the last axis divided by the root of its mean square, times a weight."""
 
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(width))
-
     def forward(self, x: Any) -> Any:
-        """Normalise the last axis."""
         return functional.rms_norm(x, self.weight.shape, self.weight, NORM_EPSILON)
 
 
@@ -316,8 +308,7 @@ def attend_shared(queries: Any, keys: Any, values: Any, group: int, cudnn: bool)
 
     Torch's kernels do not share heads in FP32 and on CPUs; keys and values are then repeated for each query head.
     """
-    shares = SHARES_HEADS and queries.is_cuda and queries.dtype != torch.float32
-    if shares:
+    if SHARES_HEADS and queries.is_cuda and queries.dtype != torch.float32:
         return attend((queries, keys, values), cudnn, is_causal=True, enable_gqa=True)
     keys, values = (part.repeat_interleave(group, dim=1) for part in (keys, values))
     return attend((queries, keys, values), cudnn, is_causal=True)
@@ -348,9 +339,8 @@ class LlamaModel(Decoder):
         """Build it with fresh weights, for sequences of up to ``length`` tokens."""
         super().__init__()
         self.tokens = nn.Embedding(model.vocabulary, model.width)
-        self.blocks = nn.ModuleList(
-            Block(LlamaAttention(model), LlamaMlp(model)) for _ in range(model.layers)
-        )
+        blocks = (Block(LlamaAttention(model), LlamaMlp(model)) for _ in range(model.layers))
+        self.blocks = nn.ModuleList(blocks)
         self.norm = LlamaNorm(model.width)
         turns = torch.tensor(model.rotation.frequencies(model.head // 2), dtype=torch.float64)
         angles = torch.outer(torch.arange(length, dtype=torch.float64), turns).repeat(1, 2)
