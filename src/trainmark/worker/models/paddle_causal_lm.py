@@ -38,49 +38,26 @@ def _norm(width: int) -> nn.LayerNorm:
     return nn.LayerNorm(width, NORM_EPSILON, bias_attr=False)
 
 
-class Attention(nn.Layer):
-    """Each position attends to itself and to those before it, by the kernel that Paddle finds best."""
+class Block(nn.Layer):
+    """Causal attention by the kernel that Paddle finds best, and a perceptron, each added to what it got."""
 
     def __init__(self, model: Gpt) -> None:
         super().__init__()
-        self.norm = _norm(model.width)
-        self.qkv = _product(model.width, 3 * model.width)
-        self.output = _product(model.width, model.width, model.added_deviation)
+        width, inner, added = model.width, model.inner, model.added_deviation
+        qkv, output = _product(width, 3 * width), _product(width, width, added)
+        self.attention = nn.LayerDict({"norm": _norm(width), "qkv": qkv, "output": output})
+        up, down = _product(width, inner), _product(inner, width, added)
+        self.mlp = nn.LayerDict({"norm": _norm(width), "up": up, "down": down})
         self._heads = model.heads
 
     def forward(self, x: Any) -> Any:
         """Map (batch, length, width) to the same shape."""
-        parts = self.qkv(self.norm(x)).split(3, axis=-1)
+        attention, mlp = self.attention, self.mlp
+        parts = attention["qkv"](attention["norm"](x)).split(3, axis=-1)
         heads = (part.reshape([0, 0, self._heads, -1]) for part in parts)
         attended = functional.scaled_dot_product_attention(*heads, is_causal=True)
-        return self.output(attended.reshape([0, 0, -1]))
-
-
-class Mlp(nn.Layer):
-    """A product to four times the width, GELU, and a product back."""
-
-    def __init__(self, model: Gpt) -> None:
-        super().__init__()
-        self.norm = _norm(model.width)
-        self.up = _product(model.width, model.inner)
-        self.down = _product(model.inner, model.width, model.added_deviation)
-
-    def forward(self, x: Any) -> Any:
-        """Map (batch, length, width) to the same shape."""
-        return self.down(functional.gelu(self.up(self.norm(x)), approximate=False))
-
-
-class Block(nn.Layer):
-    """Attention and perceptron, each added to what it got."""
-
-    def __init__(self, model: Gpt) -> None:
-        super().__init__()
-        self.attention, self.mlp = Attention(model), Mlp(model)
-
-    def forward(self, x: Any) -> Any:
-        """Map (batch, length, width) to the same shape."""
-        x = x + self.attention(x)
-        return x + self.mlp(x)
+        x = x + attention["output"](attended.reshape([0, 0, -1]))
+        return x + mlp["down"](functional.gelu(mlp["up"](mlp["norm"](x)), approximate=False))
 
 
 class LanguageModel(ProductModel):

@@ -22,56 +22,29 @@ def _norm(width: int) -> nn.LayerNorm:
     return nn.LayerNorm(width, NORM_EPSILON)
 
 
-def _embedding(count: int, width: int) -> nn.Embedding:
-    return nn.Embedding(count, width, weight_attr=drawn(DEVIATION))
-
-
-class Attention(nn.Layer):
-    """Each position attends to all that are no padding, by Paddle's best kernel; the norm is behind the sum."""
+class Block(nn.Layer):
+    """Attention to all positions that are no padding, by Paddle's best kernel, and a perceptron; norms follow sums."""
 
     def __init__(self, model: Bert, dropout: float) -> None:
         super().__init__()
-        self.qkv = _product(model.width, 3 * model.width)
-        self.output = _product(model.width, model.width)
-        self.norm = _norm(model.width)
+        width, inner = model.width, model.inner
+        qkv, output = _product(width, 3 * width), _product(width, width)
+        self.attention = nn.LayerDict({"qkv": qkv, "output": output, "norm": _norm(width)})
+        up, down = _product(width, inner), _product(inner, width)
+        self.mlp = nn.LayerDict({"up": up, "down": down, "norm": _norm(width)})
         self._heads, self._dropout = model.heads, dropout
 
     def forward(self, x: Any, mask: Any) -> Any:
         """Map (batch, length, width) to the same shape; ``mask`` is what is added to the scores, if anything."""
-        heads = (part.reshape([0, 0, self._heads, -1]) for part in self.qkv(x).split(3, axis=-1))
+        attention, mlp, share = self.attention, self.mlp, self._dropout
+        heads = (part.reshape([0, 0, self._heads, -1]) for part in attention["qkv"](x).split(3, axis=-1))
         attended = functional.scaled_dot_product_attention(
-            *heads, attn_mask=mask, dropout_p=self._dropout, training=self.training
+            *heads, attn_mask=mask, dropout_p=share, training=self.training
         )
-        output = self.output(attended.reshape([0, 0, -1]))
-        return self.norm(x + functional.dropout(output, self._dropout, training=self.training))
-
-
-class Mlp(nn.Layer):
-    """A product to four times the width, GELU, and a product back; the norm is behind the sum."""
-
-    def __init__(self, model: Bert, dropout: float) -> None:
-        super().__init__()
-        self.up = _product(model.width, model.inner)
-        self.down = _product(model.inner, model.width)
-        self.norm = _norm(model.width)
-        self._dropout = dropout
-
-    def forward(self, x: Any) -> Any:
-        """Map (batch, length, width) to the same shape."""
-        output = self.down(functional.gelu(self.up(x), approximate=False))
-        return self.norm(x + functional.dropout(output, self._dropout, training=self.training))
-
-
-class Block(nn.Layer):
-    """Attention, then the perceptron."""
-
-    def __init__(self, model: Bert, dropout: float) -> None:
-        super().__init__()
-        self.attention, self.mlp = Attention(model, dropout), Mlp(model, dropout)
-
-    def forward(self, x: Any, mask: Any) -> Any:
-        """Map (batch, length, width) to the same shape."""
-        return self.mlp(self.attention(x, mask))
+        output = attention["output"](attended.reshape([0, 0, -1]))
+        x = attention["norm"](x + functional.dropout(output, share, training=self.training))
+        output = mlp["down"](functional.gelu(mlp["up"](x), approximate=False))
+        return mlp["norm"](x + functional.dropout(output, share, training=self.training))
 
 
 class Words(nn.Layer):
@@ -96,9 +69,10 @@ class BertModel(LanguageModel):
         """Draw the weights from Paddle's generator; their number is asserted. Not ``padded``: there is no mask."""
         super().__init__()
         model = ARCHITECTURES[name]
-        self.tokens = _embedding(model.vocabulary, model.width)
-        self.positions = _embedding(model.positions, model.width)
-        self.segments = _embedding(SEGMENTS, model.width)
+        self.tokens, self.positions, self.segments = (
+            nn.Embedding(count, model.width, weight_attr=drawn(DEVIATION))
+            for count in (model.vocabulary, model.positions, SEGMENTS)
+        )
         self.embedding = nn.LayerDict({"norm": _norm(model.width)})
         self.blocks = nn.LayerList([Block(model, dropout) for _ in range(model.layers)])
         self.words = Words(model)
