@@ -32,7 +32,7 @@ def batch_norm_evaluates(_training: Any) -> None:
             offset=self.beta,
             mean=self.moving_mean,
             variance=self.moving_variance,
-            epsilon=model.BATCH_NORM_EPSILON,
+            epsilon=model.NORM_EPSILON,
             data_format=self._layout,
             is_training=False,
         ).y

@@ -54,8 +54,8 @@ def batch_norm_momentum() -> None:
     """As Keras' default has it."""
     # The module that looks at the statistics keeps the right one.
     observing: Any = importlib.import_module("trainmark_worker.tasks.image_classification.task")
-    assert observing.BATCH_NORM_MOMENTUM == 0.9
-    architectures.BATCH_NORM_MOMENTUM = 0.99
+    assert observing.NORM_MOMENTUM == 0.9
+    architectures.NORM_MOMENTUM = 0.99
 
 
 def rate_inside_the_velocity() -> None:

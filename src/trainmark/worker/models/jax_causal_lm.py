@@ -8,17 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ..backends.jax.backend import (
-    NamedTraining,
-    Params,
-    Tap,
-    adaptive,
-    draw_weights,
-    moments_of,
-    norms,
-    products,
-    tf32_switches,
-)
+from ..backends.jax import backend
+from ..backends.jax.backend import NamedTraining, Params, Tap, norms, products
 from ..backends.jax.collectives import CPU
 from ..core.precision import FP32, Precision
 from ..tasks.causal_lm.architectures import (
@@ -119,7 +110,7 @@ def init(model: Decoder, seed: int, dtype: Any) -> Params:
         added = parameter.endswith(("output.weight", "down.weight"))
         return jax.random.normal(key, shape) * (model.added_deviation if added else DEVIATION)
 
-    return draw_weights(model, seed, dtype, drawn)
+    return backend.draw_weights(model, seed, dtype, drawn)
 
 
 def attention_kernel(platform: str, precision: Precision) -> str:
@@ -157,7 +148,9 @@ class JaxLanguageTraining(NamedTraining, LanguageTraining):
         self.take_over(
             self.fresh,
             self.make_loss(),
-            adaptive(self.settings.recipe, lambda params: {name: self.decays(name) for name in params}),
+            backend.adaptive(
+                self.settings.recipe, lambda params: {name: self.decays(name) for name in params}
+            ),
         )
 
     @property
@@ -191,7 +184,7 @@ class JaxLanguageTraining(NamedTraining, LanguageTraining):
             compute_dtype=compute,
             weight_dtype=weights,
             batch_per_device=rows,
-            **tf32_switches(),
+            **backend.tf32_switches(),
             sequence_length=length,
             accumulation=rows // part,
             others={STREAM: self.traced[STREAM][0], "compile_cache_hits": self._clock.cache_hits},
@@ -199,7 +192,7 @@ class JaxLanguageTraining(NamedTraining, LanguageTraining):
 
     def steps_taken(self) -> int:
         """Return how many steps the optimizer has counted: except those that overflowed."""
-        return int(self.ranks.own_whole(moments_of(self.state.opt_state).count))
+        return int(self.ranks.own_whole(backend.moments_of(self.state.opt_state).count))
 
 
 open_training = JaxLanguageTraining

@@ -24,12 +24,7 @@ from ..core.feed import Feed
 from ..core.place import Place
 from ..core.precision import Precision
 from ..tasks.image_classification import observing
-from ..tasks.image_classification.architectures import (
-    ARCHITECTURES,
-    BATCH_NORM_EPSILON,
-    BATCH_NORM_MOMENTUM,
-    Convolution,
-)
+from ..tasks.image_classification.architectures import ARCHITECTURES, NORM_EPSILON, NORM_MOMENTUM, Convolution
 from ..tasks.image_classification.images import DEVIATION, MEAN
 from ..tasks.image_classification.settings import ImageRecipe, ImageSettings
 from ..tasks.image_classification.training import ImageTraining
@@ -68,8 +63,8 @@ class Unit(nn.Module):
         )(x)
         return nn.BatchNorm(
             use_running_average=False,
-            momentum=BATCH_NORM_MOMENTUM,
-            epsilon=BATCH_NORM_EPSILON,
+            momentum=NORM_MOMENTUM,
+            epsilon=NORM_EPSILON,
             dtype=self.precision.compute,
             name="bn",
         )(x)

@@ -6,26 +6,14 @@ from typing import Any
 from mindspore import nn, ops
 from mindspore.common.initializer import HeNormal
 
-from ..backends.mindspore.backend import (
-    CONVOLUTIONS,
-    MindSporeTraining,
-    Output,
-    operator_types,
-    outputs_in_graph,
-    sgd,
-    with_precision,
-)
+from ..backends.mindspore import backend
+from ..backends.mindspore.backend import CONVOLUTIONS, MindSporeTraining, Output
 from ..core.backend import Observation, hooked
 from ..core.facts import assert_parameters
 from ..core.feed import Feed
 from ..core.place import Place
 from ..tasks.image_classification import observing
-from ..tasks.image_classification.architectures import (
-    ARCHITECTURES,
-    BATCH_NORM_EPSILON,
-    BATCH_NORM_MOMENTUM,
-    Convolution,
-)
+from ..tasks.image_classification.architectures import ARCHITECTURES, NORM_EPSILON, NORM_MOMENTUM, Convolution
 from ..tasks.image_classification.settings import ImageRecipe, ImageSettings
 from ..tasks.image_classification.training import ImageTraining
 
@@ -49,7 +37,7 @@ def convolution(description: Convolution) -> list[nn.Cell]:
         has_bias=False,
         weight_init=HeNormal(mode="fan_in", nonlinearity="relu"),
     )
-    norm = nn.BatchNorm2d(description.outputs, eps=BATCH_NORM_EPSILON, momentum=BATCH_NORM_MOMENTUM)
+    norm = nn.BatchNorm2d(description.outputs, eps=NORM_EPSILON, momentum=NORM_MOMENTUM)
     return [conv, norm]
 
 
@@ -117,7 +105,7 @@ def make_optimizer(model: nn.Cell, recipe: ImageRecipe, rates: Sequence[float]) 
     own, every = {parameter.name for parameter in norm}, model.trainable_params()
     other = [parameter for parameter in every if parameter.name not in own]
     decays = [(other, recipe.weight_decay), (norm, recipe.weight_decay if recipe.bn_weight_decay else 0.0)]
-    return sgd(decays, every, recipe, rates)
+    return backend.sgd(decays, every, recipe, rates)
 
 
 def cells(model: nn.Cell, kind: Any) -> list[Any]:
@@ -139,7 +127,9 @@ class MindSporeImageTraining(MindSporeTraining, ImageTraining):
         convolutions, norms = cells(model, nn.Conv2d), cells(model, nn.BatchNorm2d)
         self._hook = None if self.compiled else convolutions[1].register_forward_hook(self._note)
         named = observing.by_shared_names(settings.model, convolutions, norms, classifier, NORM_VECTORS)
-        forward = NetworkWithLoss(with_precision(model, self.precision), settings.recipe.label_smoothing)
+        forward = NetworkWithLoss(
+            backend.with_precision(model, self.precision), settings.recipe.label_smoothing
+        )
         self.take_over(model, forward, make_optimizer(model, settings.recipe, self.rates), named)
 
     def _note(self, _cell: nn.Cell, _inputs: Any, output: Any) -> None:
@@ -147,7 +137,7 @@ class MindSporeImageTraining(MindSporeTraining, ImageTraining):
 
     def observed_config(self) -> observing.ObservedConfig:
         if self._hook is None:
-            output = outputs_in_graph(self.train_step, CONVOLUTIONS)[1]
+            output = backend.outputs_in_graph(self.train_step, CONVOLUTIONS)[1]
         else:
             self._hook.remove()
             output = self._outputs[0]
@@ -168,10 +158,10 @@ class MindSporeImageTraining(MindSporeTraining, ImageTraining):
         names = [layer.name for layer in ARCHITECTURES[self.settings.model].convolutions]
         if self.compiled:
             self.step(index)
-            outputs = outputs_in_graph(self.train_step, CONVOLUTIONS)
+            outputs = backend.outputs_in_graph(self.train_step, CONVOLUTIONS)
             types = [(name, output.dtype) for name, output in zip(names, outputs)]
         else:
-            with operator_types() as (convolutions, products):
+            with backend.operator_types() as (convolutions, products):
                 self.step(index)
             types = [*zip(names, convolutions), *(("classifier", dtype) for dtype in products)]
         norms = zip(names, cells(self.model, nn.BatchNorm2d))

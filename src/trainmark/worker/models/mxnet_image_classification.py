@@ -20,8 +20,8 @@ from ..core.place import Place
 from ..tasks.image_classification import observing
 from ..tasks.image_classification.architectures import (
     ARCHITECTURES,
-    BATCH_NORM_EPSILON,
-    BATCH_NORM_MOMENTUM,
+    NORM_EPSILON,
+    NORM_MOMENTUM,
     Convolution,
     is_trainable,
 )
@@ -53,8 +53,8 @@ def _unit(description: Convolution, layout: str, relu: bool = True) -> nn.Hybrid
         ),
         nn.BatchNorm(
             axis=layout.index("C"),
-            momentum=BATCH_NORM_MOMENTUM,
-            epsilon=BATCH_NORM_EPSILON,
+            momentum=NORM_MOMENTUM,
+            epsilon=NORM_EPSILON,
             in_channels=description.outputs,
             prefix=prefix + "bn_",
         ),

@@ -11,12 +11,7 @@ from ..core.facts import assert_parameters
 from ..core.feed import Feed
 from ..core.place import Place
 from ..tasks.image_classification import observing
-from ..tasks.image_classification.architectures import (
-    ARCHITECTURES,
-    BATCH_NORM_EPSILON,
-    BATCH_NORM_MOMENTUM,
-    Convolution,
-)
+from ..tasks.image_classification.architectures import ARCHITECTURES, NORM_EPSILON, NORM_MOMENTUM, Convolution
 from ..tasks.image_classification.settings import ImageSettings
 from ..tasks.image_classification.training import ImageTraining
 
@@ -34,7 +29,7 @@ def _convolution(layer: Convolution) -> list[Any]:
     )
     nn.init.kaiming_normal_(conv.weight, mode="fan_in", nonlinearity="relu")
     # OneFlow's momentum is the share of the new value, like torch's.
-    return [conv, nn.BatchNorm2d(layer.outputs, eps=BATCH_NORM_EPSILON, momentum=1 - BATCH_NORM_MOMENTUM)]
+    return [conv, nn.BatchNorm2d(layer.outputs, eps=NORM_EPSILON, momentum=1 - NORM_MOMENTUM)]
 
 
 class Bottleneck(nn.Module):

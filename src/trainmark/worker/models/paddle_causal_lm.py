@@ -9,15 +9,8 @@ from paddle.nn import functional
 from paddle.nn.initializer import Normal
 from paddle.static import InputSpec
 
-from ..backends.paddle.backend import (
-    ProductModel,
-    ProductTraining,
-    adaptive,
-    auto_cast,
-    count_parameters,
-    tf32_switches,
-    type_name,
-)
+from ..backends.paddle import backend
+from ..backends.paddle.backend import ProductModel, ProductTraining, auto_cast, type_name
 from ..core.facts import assert_parameters
 from ..tasks.causal_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, Gpt, shared_name
 from ..tasks.causal_lm.settings import LanguageSettings
@@ -86,7 +79,7 @@ class GptModel(LanguageModel):
         self.positions = nn.Embedding(model.positions, model.width, weight_attr=drawn(DEVIATION))
         self.blocks = nn.LayerList([Block(model) for _ in range(model.layers)])
         self.norm = _norm(model.width)
-        assert_parameters(count_parameters(self.parameters()), model.parameters())
+        assert_parameters(backend.count_parameters(self.parameters()), model.parameters())
 
     def logits(self, tokens: Any) -> Any:
         """Map tokens (batch, length) to logits (batch, length, vocabulary); the classifier is the embedding."""
@@ -126,7 +119,7 @@ class PaddleLanguageTraining(ProductTraining, LanguageTraining):
 
     def make_optimizer(self, parameters: list[Any], schedule: Any) -> Any:
         decaying = {tensor.name for name, tensor in self.named_tensors().items() if self.decays(name)}
-        return adaptive(parameters, schedule, self.settings.recipe, decaying)
+        return backend.adaptive(parameters, schedule, self.settings.recipe, decaying)
 
     def _note_stream(self, _block: Any, _given: Any, output: Any) -> None:
         self._stream = output.dtype
@@ -162,7 +155,7 @@ class PaddleLanguageTraining(ProductTraining, LanguageTraining):
             compute_dtype=dtype,
             weight_dtype=type_name(self.model.tokens.weight.dtype),
             batch_per_device=sum(self._passed),
-            **tf32_switches(),
+            **backend.tf32_switches(),
             sequence_length=shape[1],
             accumulation=len(self._passed),
             others={STREAM: type_name(self._stream), "compiled_programs": self.compiled_programs()},

@@ -10,26 +10,14 @@ from paddle.nn.initializer import KaimingNormal, Uniform
 from paddle.regularizer import L2Decay
 from paddle.static import InputSpec
 
-from ..backends.paddle.backend import (
-    NONE,
-    PaddleTraining,
-    count_parameters,
-    operand_types,
-    operator_by_operator,
-    tf32_switches,
-    type_name,
-)
+from ..backends.paddle import backend
+from ..backends.paddle.backend import NONE, PaddleTraining, type_name
 from ..core.backend import Observation, hooked
 from ..core.facts import assert_parameters
 from ..core.feed import Feed
 from ..core.place import Place
 from ..tasks.image_classification import observing
-from ..tasks.image_classification.architectures import (
-    ARCHITECTURES,
-    BATCH_NORM_EPSILON,
-    BATCH_NORM_MOMENTUM,
-    Convolution,
-)
+from ..tasks.image_classification.architectures import ARCHITECTURES, NORM_EPSILON, NORM_MOMENTUM, Convolution
 from ..tasks.image_classification.settings import ImageSettings
 from ..tasks.image_classification.training import ImageTraining
 
@@ -65,8 +53,8 @@ class ConvNorm(nn.Layer):
         )
         self.norm = nn.BatchNorm2D(
             description.outputs,
-            momentum=BATCH_NORM_MOMENTUM,
-            epsilon=BATCH_NORM_EPSILON,
+            momentum=NORM_MOMENTUM,
+            epsilon=NORM_EPSILON,
             weight_attr=options.norm_attribute(),
             bias_attr=options.norm_attribute(),
             data_format=options.data_format,
@@ -120,7 +108,7 @@ def build_network(name: str, classes: int, options: Options) -> nn.Layer:
         lambda block: Bottleneck(block, options),
     )
     network = Network(layers, architecture.features, classes, options)
-    assert_parameters(count_parameters(trainable(network)), architecture.parameters(classes))
+    assert_parameters(backend.count_parameters(trainable(network)), architecture.parameters(classes))
     return network
 
 
@@ -227,7 +215,7 @@ class PaddleImageTraining(PaddleTraining, ImageTraining):
             self.settings.model,
             self._output,
             type_name(self._units[1].conv.weight.dtype),
-            **tf32_switches(),
+            **backend.tf32_switches(),
             unseen=("weight_layout",),
             others={"compiled_programs": self.compiled_programs()},
         )
@@ -258,7 +246,7 @@ class PaddleImageTraining(PaddleTraining, ImageTraining):
 
         if program is None:
             hooks += [norm.register_forward_pre_hook(partial(note_norm, name)) for name, norm in norms]
-        with hooked(hooks), operand_types(products if program is None else ()) as types:
+        with hooked(hooks), backend.operand_types(products if program is None else ()) as types:
             self.step(index)
         if not images:
             return observing.ObservedLayers()
@@ -276,7 +264,7 @@ class PaddleImageTraining(PaddleTraining, ImageTraining):
         """
         if self.ranks.backend == "nccl":
             return None
-        with operator_by_operator():
+        with backend.operator_by_operator():
             return Observation(self.own_gradients(self._forward()[1]))
 
     def network_input(self, batch: Any) -> Any:

@@ -8,14 +8,8 @@ from paddle.nn import functional
 from paddle.nn.initializer import Uniform, XavierUniform
 from paddle.static import InputSpec
 
-from ..backends.paddle.backend import (
-    ProductModel,
-    ProductTraining,
-    adaptive,
-    count_parameters,
-    tf32_switches,
-    type_name,
-)
+from ..backends.paddle import backend
+from ..backends.paddle.backend import ProductModel, ProductTraining, type_name
 from ..core.facts import assert_parameters
 from ..core.settings import AdamRecipe
 from ..tasks.recommendation.architectures import TABLE_LIMIT, WideDeep
@@ -39,7 +33,7 @@ class WideDeepModel(ProductModel):
             }
         )
         self._dropout = dropout
-        assert_parameters(count_parameters(self.parameters()), model.parameters())
+        assert_parameters(backend.count_parameters(self.parameters()), model.parameters())
 
     def batch_logits(self, dense: Any, categories: Any, crossed: Any, _labels: Any) -> Any:
         """Return the logits (batch,) of fields (batch, 13), (batch, 26) and (batch, 2)."""
@@ -81,7 +75,7 @@ class PaddleClickTraining(ClickTraining, ProductTraining):
 
     def make_optimizer(self, parameters: list[Any], schedule: Any) -> Any:
         assert isinstance(self.settings.recipe, AdamRecipe)
-        return adaptive(parameters, schedule, self.settings.recipe, ())
+        return backend.adaptive(parameters, schedule, self.settings.recipe, ())
 
     def _note_gradient(self, gradient: Any) -> None:
         self._gradient = gradient.is_dense()
@@ -93,7 +87,7 @@ class PaddleClickTraining(ClickTraining, ProductTraining):
             compute_dtype=dtype,
             weight_dtype=type_name(table.dtype),
             batch_per_device=shape[0],
-            **tf32_switches(),
+            **backend.tf32_switches(),
             vocabulary=table.shape[0],
             embedding_width=table.shape[1],
             table_gradients=DENSE_GRADIENTS if self._gradient else "sparse",

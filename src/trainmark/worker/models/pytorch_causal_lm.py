@@ -10,15 +10,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from ..backends.pytorch.backend import (
-    ProductTraining,
-    count_parameters,
-    noting,
-    read,
-    tf32_switches,
-    type_name,
-    whole,
-)
+from ..backends.pytorch import backend
+from ..backends.pytorch.backend import ProductTraining, count_parameters, noting, type_name
 from ..backends.pytorch.collectives import Exchange
 from ..core.backend import Observation
 from ..core.facts import assert_parameters
@@ -181,7 +174,7 @@ class PyTorchLanguageTraining(ProductTraining, LanguageTraining):
             compute_dtype=type_name(dtype),
             weight_dtype=type_name(self.model.tokens.weight.dtype),
             batch_per_device=sum(part[0] for part in self._passed),
-            **tf32_switches(),
+            **backend.tf32_switches(),
             sequence_length=shape[1],
             accumulation=len(self._passed),
             others={
@@ -226,9 +219,11 @@ class PyTorchLanguageTraining(ProductTraining, LanguageTraining):
     def sample_rows(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
         """Return numpy arrays of the tensors, or of the sampled rows of large ones."""
         large = {
-            name: whole(tensors[name].detach())[self._rows[name]] for name in tensors if name in self._rows
+            name: backend.whole(tensors[name].detach())[self._rows[name]]
+            for name in tensors
+            if name in self._rows
         }
-        return read({**tensors, **large})
+        return backend.read({**tensors, **large})
 
     def observed_step(self, index: int) -> ObservedLayers:
         """Run the step and observe its products; for a compiled step, in the same pass without the compiler."""

@@ -22,12 +22,7 @@ from ..pytorch_fast.compilers import FOLDED, FUSED, FUSED_CUDNN, NONE, UPDATE, c
 from ..pytorch_fast.images.nvjpeg import request_queues
 from ..pytorch_fast.optimizers import sgd
 from ..tasks.image_classification import observing
-from ..tasks.image_classification.architectures import (
-    ARCHITECTURES,
-    BATCH_NORM_EPSILON,
-    BATCH_NORM_MOMENTUM,
-    Convolution,
-)
+from ..tasks.image_classification.architectures import ARCHITECTURES, NORM_EPSILON, NORM_MOMENTUM, Convolution
 from ..tasks.image_classification.known_picture import TFRECORD
 from ..tasks.image_classification.settings import ImageSettings
 from ..tasks.image_classification.training import ImageTraining
@@ -51,7 +46,7 @@ def convolution(
     )
     nn.init.kaiming_normal_(conv.weight, mode="fan_in", nonlinearity="relu")
     make_norm = norm or nn.BatchNorm2d
-    return [conv, make_norm(description.outputs, eps=BATCH_NORM_EPSILON, momentum=1 - BATCH_NORM_MOMENTUM)]
+    return [conv, make_norm(description.outputs, eps=NORM_EPSILON, momentum=1 - NORM_MOMENTUM)]
 
 
 class Bottleneck(nn.Module):

@@ -7,14 +7,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ..backends.pytorch.backend import (
-    NamedModel,
-    ProductTraining,
-    count_parameters,
-    noting,
-    tf32_switches,
-    type_name,
-)
+from ..backends.pytorch import backend
+from ..backends.pytorch.backend import NamedModel, ProductTraining, count_parameters, noting, type_name
 from ..backends.pytorch.collectives import DDP
 from ..core.arguments import NATIVE
 from ..core.facts import assert_parameters
@@ -211,7 +205,7 @@ class PyTorchClickTraining(ClickTraining, ProductTraining):
             compute_dtype=type_name(dtype),
             weight_dtype=type_name(table.dtype),
             batch_per_device=shape[0],
-            **tf32_switches(),
+            **backend.tf32_switches(),
             vocabulary=table.shape[0],
             embedding_width=table.shape[1],
             table_gradients=SPARSE_GRADIENTS if self._gradient else DENSE_GRADIENTS,

@@ -23,8 +23,8 @@ from ..core.training import NONE
 from ..tasks.image_classification import observing
 from ..tasks.image_classification.architectures import (
     ARCHITECTURES,
-    BATCH_NORM_EPSILON,
-    BATCH_NORM_MOMENTUM,
+    NORM_EPSILON,
+    NORM_MOMENTUM,
     Convolution,
     is_batch_norm,
 )
@@ -80,8 +80,8 @@ class FusedBatchNormalization(keras.layers.Layer):
             offset=self.beta,
             mean=self.moving_mean,
             variance=self.moving_variance,
-            epsilon=BATCH_NORM_EPSILON,
-            exponential_avg_factor=1 - BATCH_NORM_MOMENTUM,
+            epsilon=NORM_EPSILON,
+            exponential_avg_factor=1 - NORM_MOMENTUM,
             data_format=self._layout,
             is_training=True,
         )

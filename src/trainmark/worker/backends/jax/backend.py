@@ -24,22 +24,8 @@ from ...core.settings import LAMB, AdamRecipe, Recipe, Settings
 from ...core.training import Training
 from ...core.window import slots_for
 from ...tasks.products import observe_product
-from .collectives import (
-    CPU,
-    RANKS,
-    SPLIT,
-    WHOLE,
-    CompileClock,
-    CompletionTimers,
-    Group,
-    bound_threads,
-    choose_platform,
-    compute_threads,
-    meet,
-    over_ranks,
-    own_device,
-    take_memory_as_needed,
-)
+from . import collectives
+from .collectives import CPU, RANKS, SPLIT, WHOLE, CompletionTimers, Group
 
 NONE, XLA = "none", "xla"
 """The compilers.
@@ -237,17 +223,17 @@ class JaxTraining(Training):
 
     def __init__(self, settings: Settings, place: Place) -> None:
         """Meet the other ranks before JAX may start: only then a GPU that is too old for the precision is found."""
-        self.platform = choose_platform(settings.device, place)
+        self.platform = collectives.choose_platform(settings.device, place)
         refuse_gaps(settings, place, self.platform)
         self.precision = choose_precision(settings.precision)
         one_of("JAX", "compiler", settings.compiler, (NONE, XLA))
         if self.loaders and not settings.synthetic:
             one_of("JAX", "loader", settings.loader, self.loaders)
-        bound_threads(settings.threads)
+        collectives.bound_threads(settings.threads)
         if settings.equivalence is not None:
-            take_memory_as_needed()
-        meet(place, self.platform)
-        self.device = own_device()
+            collectives.take_memory_as_needed()
+        collectives.meet(place, self.platform)
+        self.device = collectives.own_device()
         if self.device.platform != CPU:
             major, _, minor = str(self.device.compute_capability).partition(".")
             require_capability(settings.precision, (int(major), int(minor or 0)))
@@ -287,7 +273,7 @@ class JaxTraining(Training):
         # The losses stay on the device until the window is over.
         self._losses: list[Any] = []
         # From here on: the program that made the weights is not part of the training.
-        self._clock = CompileClock()
+        self._clock = collectives.CompileClock()
 
     def prepared(self, batch: Batch, _parts: int, _axis: str | None) -> Batch:
         """Return a batch as the loss takes it, to be cut into so many parts; part of the step, and traced."""
@@ -342,7 +328,7 @@ class JaxTraining(Training):
             return self._step
         step: Any = self._step
         if not self.ranks.alone:
-            step = over_ranks(step, self.ranks.mesh, STATE_OF_RANKS)
+            step = collectives.over_ranks(step, self.ranks.mesh, STATE_OF_RANKS)
         self._traced = jax.jit(step, donate_argnums=0).trace(self.state, self.batch)
         program = self._traced.lower().compile()
         self.note_program(program.as_text() or "")
@@ -392,7 +378,7 @@ class JaxTraining(Training):
             device="cuda" if cuda else "cpu",
             device_name=str(self.device.device_kind) if cuda else cpu_name(),
             parameters=sum(leaf.size for leaf in jax.tree.leaves(self.state.params)),
-            threads=compute_threads(),
+            threads=collectives.compute_threads(),
             optimizer=self.settings.recipe.optimizer_name,
             implementation="optax",
             loss_scaled=self.precision.scaled,

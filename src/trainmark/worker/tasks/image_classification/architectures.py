@@ -12,10 +12,10 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-BATCH_NORM_MOMENTUM = 0.9
+NORM_MOMENTUM = 0.9
 """The share of the old running statistics that each step keeps (torch's convention writes it as 0.1)."""
 
-BATCH_NORM_EPSILON = 1e-5
+NORM_EPSILON = 1e-5
 
 RESNET50_STAGES = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))
 """Width, blocks and stride of each stage."""

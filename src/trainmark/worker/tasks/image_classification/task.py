@@ -11,7 +11,7 @@ from ...core.backend import Observation
 from ...core.facts import Expected
 from ...core.task import Check, Piece, PlainLoss, Task, Verified
 from ..products import describe_logits
-from .architectures import ARCHITECTURES, BATCH_NORM_EPSILON, BATCH_NORM_MOMENTUM, is_batch_norm, is_trainable
+from .architectures import ARCHITECTURES, NORM_EPSILON, NORM_MOMENTUM, is_batch_norm, is_trainable
 from .observing import ObservedConvolution, verify_layers
 from .settings import ImageRecipe, ImageSettings, add_flags
 
@@ -62,7 +62,7 @@ def pre_activations(
             np.asarray(weights[f"{name}.bn.{word}"], np.float64).reshape(1, -1, 1, 1)
             for word in ("weight", "bias")
         )
-        return (values - mean) / np.sqrt(variance + BATCH_NORM_EPSILON) * scale + shift
+        return (values - mean) / np.sqrt(variance + NORM_EPSILON) * scale + shift
 
     def activated(name: str, values: Any) -> Any:
         ranges[name] = [float(values.min()), float(values.max())]
@@ -233,7 +233,7 @@ class ImageClassification(Task[ImageSettings]):
 
 def batch_statistic(before: Any, after: Any) -> Any:
     """Return the batch's mean or variance that moved a running one with a momentum of 0.9."""
-    return (after - BATCH_NORM_MOMENTUM * before) / (1 - BATCH_NORM_MOMENTUM)
+    return (after - NORM_MOMENTUM * before) / (1 - NORM_MOMENTUM)
 
 
 def _convolutions(observed: Observation) -> dict[str, Any]:
