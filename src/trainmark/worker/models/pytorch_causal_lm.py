@@ -36,8 +36,8 @@ def build_model(name: str, length: int) -> Decoder:
     """Return the model for sequences of ``length``, with fresh weights in FP32; its parameters are counted."""
     description = ARCHITECTURES[name]
     assert isinstance(description, (Gpt, Llama))
-    llama = isinstance(description, Llama)
-    model: Decoder = LlamaModel(description, length) if llama else GptModel(description)
+    model: Decoder
+    model = LlamaModel(description, length) if isinstance(description, Llama) else GptModel(description)
     assert_parameters(count_parameters(model), description.parameters())
     return model
 
