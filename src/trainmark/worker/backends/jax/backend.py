@@ -1,5 +1,6 @@
 """JAX as a backend, with Optax for the optimizer: precision, compiler, the step as a pure function, weights."""
 
+import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -229,9 +230,12 @@ class JaxTraining(Training):
         one_of("JAX", "compiler", settings.compiler, (NONE, XLA))
         if self.loaders and not settings.synthetic:
             one_of("JAX", "loader", settings.loader, self.loaders)
-        collectives.bound_threads(settings.threads)
+        if settings.threads:
+            # XLA sizes its pool by this variable, else by the processors that this process may use.
+            os.environ["PJRT_NPROC"] = str(settings.threads)
         if settings.equivalence is not None:
-            collectives.take_memory_as_needed()
+            # Checks share a GPU's memory.
+            os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
         collectives.meet(place, self.platform)
         self.device = collectives.own_device()
         if self.device.platform != CPU:

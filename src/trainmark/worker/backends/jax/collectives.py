@@ -60,11 +60,6 @@ def _gpus_shown() -> int:
     return len([path for path in Path("/dev").glob("nvidia*") if path.name[len("nvidia") :].isdigit()])
 
 
-def take_memory_as_needed() -> None:
-    """Make JAX take a GPU's memory as it needs it, since checks share one; must come before JAX starts."""
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-
-
 def own_device() -> Any:
     """Return this rank's device, starting JAX; raise ``RunError`` if it does not come up."""
     try:
@@ -74,15 +69,6 @@ def own_device() -> Any:
         if "initialize backend" in text:
             raise RunError(UNSUPPORTED, f"JAX finds no device to compute on: {text[:300]}") from error
         raise
-
-
-def bound_threads(threads: int) -> None:
-    """Bound the threads with which XLA computes on a CPU; must come before JAX starts. 0 leaves them as they are.
-
-    XLA sizes its pool by this variable where it is set, else by the processors that this process may use.
-    """
-    if threads:
-        os.environ["PJRT_NPROC"] = str(threads)
 
 
 def compute_threads() -> int:

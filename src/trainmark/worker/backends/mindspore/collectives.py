@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import mindspore as ms
 from mindspore import communication, nn
@@ -62,8 +63,16 @@ class Cluster(Peers):
             MS_WORKER_IP=place.numeric_address_of(place.rank),
         )
         if place.rank == 0:
+            environment = {**os.environ, "MS_ROLE": "MS_SCHED"}
+            streams: Any = {
+                "stdin": subprocess.PIPE,
+                "stdout": subprocess.DEVNULL,
+                "stderr": subprocess.DEVNULL,
+            }
             # The last reference closes its input.
-            self._supervisor = _start_scheduler()
+            self._supervisor = subprocess.Popen(
+                [sys.executable, "-c", SUPERVISOR], env=environment, **streams
+            )
         os.environ["MS_ROLE"] = "MS_WORKER"
         communication.init()
         given = communication.get_rank()
@@ -92,13 +101,3 @@ class Cluster(Peers):
 def _end(lost: RunError) -> None:
     """End the run from the thread that noticed the loss: the main one may be waiting in MindSpore's collective."""
     raise lost
-
-
-def _start_scheduler() -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(
-        [sys.executable, "-c", SUPERVISOR],
-        env={**os.environ, "MS_ROLE": "MS_SCHED"},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )

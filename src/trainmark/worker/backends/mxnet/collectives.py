@@ -91,11 +91,8 @@ class ParameterServer(SeveralRanks):
         self.divisor = place.world_size
         assert place.address is not None
         os.environ.update(_variables(place))
-        self._helpers: list[subprocess.Popen[bytes]] = []
-        if place.rank == 0:
-            self._helpers.append(_start("scheduler"))
-        if place.local_rank == 0:
-            self._helpers.append(_start("server"))
+        roles = ["scheduler"] * (place.rank == 0) + ["server"] * (place.local_rank == 0)
+        self._helpers = [_start(role) for role in roles]
         os.environ["DMLC_ROLE"] = "worker"
         self._store: Any = peers.run(lambda: mx.kv.create("dist_sync"))
 
@@ -137,13 +134,9 @@ class Horovod(SeveralRanks):
 
     def __init__(self, peers: Peers) -> None:
         super().__init__(peers)
-        self._hvd = import_horovod()
-        place = peers.place
-        self._rendezvous: Any = None
-        port = 0
-        if place.rank == 0:
-            self._rendezvous = _start_rendezvous(place)
-            port = self._rendezvous.server_port
+        self._hvd, place = import_horovod(), peers.place
+        self._rendezvous: Any = _start_rendezvous(place) if place.rank == 0 else None
+        port = 0 if self._rendezvous is None else self._rendezvous.server_port
         os.environ.update(_horovod_variables(place, peers.gather(port)[0]))
         peers.run(self._hvd.init)
 

@@ -89,13 +89,16 @@ class Group(Ranks):
         if place.world_size == 1:
             return
         self.backend = "ring" if device.gpu is None else "nccl"
-        kinds = tf.distribute.experimental.CommunicationImplementation
-        self._strategy = tf.distribute.MultiWorkerMirroredStrategy(
-            cluster_resolver=_cluster(place),
-            communication_options=tf.distribute.experimental.CommunicationOptions(
-                implementation=kinds.RING if device.gpu is None else kinds.NCCL
-            ),
+        # What ``TF_CONFIG`` would say: where each rank listens, and which one this is.
+        addresses = [f"{place.address_of(rank)}:{place.port_of(rank)}" for rank in range(place.world_size)]
+        cluster = tf.distribute.cluster_resolver.SimpleClusterResolver(
+            tf.train.ClusterSpec({ROLE: addresses}), task_type=ROLE, task_id=place.rank, rpc_layer="grpc"
         )
+        kinds = tf.distribute.experimental.CommunicationImplementation
+        options = tf.distribute.experimental.CommunicationOptions(
+            implementation=kinds.RING if device.gpu is None else kinds.NCCL
+        )
+        self._strategy = tf.distribute.MultiWorkerMirroredStrategy(cluster, options)
 
     def scope(self) -> AbstractContextManager[Any]:
         """Return the context in which variables are made: they start as rank 0's."""
@@ -133,11 +136,3 @@ class Group(Ranks):
 
     def leave(self) -> None:
         self.barrier()
-
-
-def _cluster(place: Place) -> Any:
-    """Return what ``TF_CONFIG`` would say: where each rank listens, and which one this is."""
-    addresses = [f"{place.address_of(rank)}:{place.port_of(rank)}" for rank in range(place.world_size)]
-    return tf.distribute.cluster_resolver.SimpleClusterResolver(
-        tf.train.ClusterSpec({ROLE: addresses}), task_type=ROLE, task_id=place.rank, rpc_layer="grpc"
-    )
