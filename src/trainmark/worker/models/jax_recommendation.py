@@ -54,60 +54,36 @@ def _init_dlrm(key: Any, name: str, shape: tuple[int, ...]) -> Any:
 def make_loss(model: Recommender, precision: Precision, share: float, observed: Tap) -> Callable[..., Any]:
     """Return ``loss(params, kept, batch, tap)``, which gives (loss, (logits, what is kept)).
 
-    The loss is the mean binary cross entropy, in FP32; ``share`` of the values is dropped behind each hidden layer.
+    The loss is the mean binary cross entropy, in FP32. Of Wide & Deep, ``share`` of the values is dropped behind each
+    hidden layer; of DLRM nothing.
     """
-    compute = precision.compute
-    logits_of = _interacting(model, compute) if isinstance(model, Dlrm) else _both(model, compute, share)
+    compute, dlrm, (*hidden, last) = precision.compute, isinstance(model, Dlrm), model.products()
+    first, second = map(np.array, pairs())
 
     def loss_of(params: Params, retained: dict[str, Any], batch: tuple[Any, ...], tap: Tap = observed) -> Any:
-        *fields, labels = batch
-        product = products(params, compute, tap, "bi,oi->bo")
-        logits, key = logits_of(params, jax.random.wrap_key_data(retained[KEY]), product, *fields)
-        loss = optax.sigmoid_binary_cross_entropy(logits, labels).mean()
-        return loss, (logits, {"batch_stats": {KEY: jax.random.key_data(key)}})
-
-    return loss_of
-
-
-def _both(model: Recommender, compute: Any, share: float) -> Callable[..., Any]:
-    """Return what gives Wide & Deep's logits, and the key of the next pass."""
-    products = list(model.products())
-
-    def logits_of(params: Params, key: Any, product: Any, dense: Any, categories: Any, crossed: Any) -> Any:
-        embedded = params[DEEP][categories].reshape(dense.shape[0], -1)
-        x = jnp.concatenate([embedded.astype(compute), dense.astype(compute)], axis=1)
-        for name in products:
-            x = product(name, x)
-            if name != products[-1]:
-                x = jax.nn.relu(x)
-                if share:
-                    key, own = jax.random.split(key)
-                    remains = jax.random.bernoulli(own, 1 - share, x.shape)
-                    x = jnp.where(remains, x / (1 - share), 0).astype(compute)
-        wide = params[WIDE][crossed].sum(1)
-        return (x.astype(jnp.float32) + wide.astype(jnp.float32))[:, 0], key
-
-    return logits_of
-
-
-def _interacting(model: Dlrm, compute: Any) -> Callable[..., Any]:
-    """Return what gives DLRM's logits, and the key as it was: nothing is dropped."""
-    products, (first, second) = list(model.products()), map(np.array, pairs())
-
-    def logits_of(params: Params, key: Any, product: Any, dense: Any, categories: Any, _crossed: Any) -> Any:
-        x = dense.astype(compute)
-        for name in products:
+        (dense, categories, crossed, labels), product = batch, products(params, compute, tap, "bi,oi->bo")
+        x, key = dense.astype(compute), jax.random.wrap_key_data(retained[KEY])
+        if not dlrm:
+            embedded = params[DEEP][categories].reshape(dense.shape[0], -1)
+            x = jnp.concatenate([embedded.astype(compute), x], axis=1)
+        for name in hidden:
             if name == "top1":
                 rows = params[TABLES][categories].astype(compute)
                 vectors = jnp.concatenate([x[:, None], rows], axis=1)
                 squares = jnp.einsum("bid,bjd->bij", vectors, vectors)
                 x = jnp.concatenate([x, squares[:, first, second]], axis=1)
-            x = product(name, x)
-            if name != products[-1]:
-                x = jax.nn.relu(x)
-        return x[:, 0].astype(jnp.float32), key
+            x = jax.nn.relu(product(name, x))
+            if share and not dlrm:
+                key, own = jax.random.split(key)
+                remains = jax.random.bernoulli(own, 1 - share, x.shape)
+                x = jnp.where(remains, x / (1 - share), 0).astype(compute)
+        logits = product(last, x).astype(jnp.float32)
+        if not dlrm:
+            logits += params[WIDE][crossed].sum(1).astype(jnp.float32)
+        loss = optax.sigmoid_binary_cross_entropy(logits[:, 0], labels).mean()
+        return loss, (logits[:, 0], {"batch_stats": {KEY: jax.random.key_data(key)}})
 
-    return logits_of
+    return loss_of
 
 
 class JaxClickTraining(NamedTraining, ClickTraining):
