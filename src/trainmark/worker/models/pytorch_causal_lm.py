@@ -98,12 +98,8 @@ class PyTorchLanguageTraining(ProductTraining, LanguageTraining):
             model.cross_entropy = cross_entropy
         self.distribute(model)
         self._watching, self._passed = True, cast("list[tuple[int, ...]]", [])
-        self._observed_output: Any = None
         self._stream: Any = None
-        self._hooks = [
-            model.blocks[0].attention.qkv.register_forward_hook(self._see),
-            model.blocks[0].register_forward_hook(self._see_stream),
-        ]
+        self.observe_first(model, model.blocks[0].register_forward_hook(self._see_stream))
         named, recipe = model.named_tensors().items(), settings.recipe
         decaying = [tensor for name, tensor in named if self.decays(name)]
         others = [tensor for name, tensor in named if not self.decays(name)]
@@ -128,9 +124,6 @@ class PyTorchLanguageTraining(ProductTraining, LanguageTraining):
     def make_model(self) -> LanguageModel:
         """Return the model with fresh weights in FP32."""
         return build_model(self.settings.model, self.settings.sequence_length)
-
-    def _see(self, product: Any, _given: Any, output: Any) -> None:
-        self._observed_output = (operand_type(product, output), output.shape)
 
     def _see_stream(self, _block: Any, _given: Any, output: Any) -> None:
         self._stream = output.dtype
@@ -165,13 +158,10 @@ class PyTorchLanguageTraining(ProductTraining, LanguageTraining):
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), longest, foreach=True)
 
     def observed_config(self) -> ObservedConfig:
-        compiler, (dtype, shape) = self.settings.compiler, self._observed_output
+        dtype, shape = self.first_product()
         self._watching = False
-        if compiler == NONE:
-            for hook in self._hooks:
-                hook.remove()
         return ObservedConfig(
-            compute_dtype=type_name(dtype),
+            compute_dtype=dtype,
             weight_dtype=type_name(self.model.tokens.weight.dtype),
             batch_per_device=sum(part[0] for part in self._passed),
             **backend.tf32_switches(),
@@ -179,7 +169,7 @@ class PyTorchLanguageTraining(ProductTraining, LanguageTraining):
             accumulation=len(self._passed),
             others={
                 STREAM: type_name(self._stream),
-                "compile_cache_hits": cache_hits(compiler),
+                "compile_cache_hits": cache_hits(self.settings.compiler),
                 "attention": self._attention,
                 "attention_ms": self._attention_ms,
             },

@@ -180,36 +180,24 @@ class PyTorchClickTraining(ClickTraining, ProductTraining):
         model.to(getattr(torch, self.precision.weights))
         # Ranks drop different places: what is drawn from here on is dropout's alone.
         torch.manual_seed(settings.seed + 1 + self.ranks.place.rank)
-        self._first: Any = None
         self._gradient: Any = None
-        self._hooks = [
-            next(iter(model.products.values())).register_forward_hook(self._see),
-            model.table.weight.register_hook(self._see_gradient),
-        ]
+        self.observe_first(model, model.table.weight.register_hook(self._see_gradient))
         self.take_over(model, _optimizer(model, settings), {})
-
-    def _see(self, _product: Any, _given: Any, output: Any) -> None:
-        self._first = (output.dtype, output.shape)
 
     def _see_gradient(self, gradient: Any) -> None:
         self._gradient = gradient.is_sparse
 
     def observed_config(self) -> ObservedConfig:
-        """Return what the hooks saw; they stay in a compiled model."""
-        compiler, (dtype, shape) = self.settings.compiler, self._first
-        if compiler == NONE:
-            for hook in self._hooks:
-                hook.remove()
-        table = self.model.table.weight
+        (dtype, shape), table = self.first_product(), self.model.table.weight
         return ObservedConfig(
-            compute_dtype=type_name(dtype),
+            compute_dtype=dtype,
             weight_dtype=type_name(table.dtype),
             batch_per_device=shape[0],
             **backend.tf32_switches(),
             vocabulary=table.shape[0],
             embedding_width=table.shape[1],
             table_gradients=SPARSE_GRADIENTS if self._gradient else DENSE_GRADIENTS,
-            others={"compile_cache_hits": cache_hits(compiler)},
+            others={"compile_cache_hits": cache_hits(self.settings.compiler)},
         )
 
     def steps_taken(self) -> int | None:

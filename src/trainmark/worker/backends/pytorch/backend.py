@@ -32,7 +32,7 @@ from ...pytorch_fast.compilers import (
     compile_model,
     compile_s,
 )
-from ...pytorch_fast.scaled_linear import OPERAND, products_in_fp8
+from ...pytorch_fast.scaled_linear import OPERAND, operand_type, products_in_fp8
 from ...tasks.products import ObservedProduct, observe_product
 from .collectives import Exchange, Group, WhileComputed, check_gradients, choose_device, choose_exchange
 
@@ -497,6 +497,22 @@ class ProductTraining(PyTorchTraining):
     """A model of products that computes its own loss, and returns no outputs with it."""
 
     model: NamedModel
+
+    def observe_first(self, model: NamedModel, *hooks: Any) -> None:
+        """Observe the first product of a model; the hooks stay if it is compiled."""
+        self._first: Any = None
+        product = next(iter(model.named_products().values()))
+        self._hooks = [product.register_forward_hook(self._see), *hooks]
+
+    def _see(self, product: Any, _given: Any, output: Any) -> None:
+        self._first = (operand_type(product, output), output.shape)
+
+    def first_product(self) -> tuple[str, Any]:
+        """Return the type in which the first product multiplied last, and the shape of its result."""
+        if self.settings.compiler == NONE:
+            for hook in self._hooks:
+                hook.remove()
+        return type_name(self._first[0]), self._first[1]
 
     def _forward(self) -> tuple[Any, Any]:
         """Return None (instead of logits) and the loss of the whole current batch."""
