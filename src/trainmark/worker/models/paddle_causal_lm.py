@@ -81,20 +81,18 @@ class GptModel(LanguageModel):
         self.norm = _norm(model.width)
         assert_parameters(backend.count_parameters(self.parameters()), model.parameters())
 
-    def logits(self, tokens: Any) -> Any:
-        """Map tokens (batch, length) to logits (batch, length, vocabulary); the classifier is the embedding."""
+    def batch_logits(self, tokens: Any) -> Any:
+        """Return the logits (batch, length, vocabulary) of all tokens but the last, which is only predicted."""
+        tokens = tokens[:, :-1]
         x = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]]
         for block in self.blocks:
             x = block(x)
+        # The classifier is the embedding.
         return paddle.matmul(self.norm(x), self.tokens.weight, transpose_y=True)
-
-    def batch_logits(self, tokens: Any) -> Any:
-        """Return the logits of tokens (batch, length + 1), of which the last is only predicted."""
-        return self.logits(tokens[:, :-1])
 
     def forward(self, tokens: Any) -> tuple[Any, Any]:
         """Return the loss of tokens (batch, length + 1), twice."""
-        logits = self.logits(tokens[:, :-1]).astype("float32")
+        logits = self.batch_logits(tokens).astype("float32")
         loss = functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
         return loss, loss
 

@@ -79,8 +79,7 @@ def _feed(source: Source, settings: ImageSettings, place: Place, device: Any, dt
     on_gpu = settings.loader in ON_GPU
     if on_gpu:
         require_gpu(settings, device)
-    made = _made_on_gpu(settings, dtype) if on_gpu else _made_on_host(settings)
-    make = _pipeline(settings, place, device.index if on_gpu else None, source, made)
+    make = _pipeline(settings, place, device.index if on_gpu else None, source, dtype)
     batches = Batches(make, source, settings)
     feed: LoadedFeed
     if on_gpu:
@@ -95,9 +94,14 @@ def _feed(source: Source, settings: ImageSettings, place: Place, device: Any, dt
 
 
 def _pipeline(
-    settings: ImageSettings, place: Place, gpu: Any, source: Source, made: Callable[[Any], Any]
+    settings: ImageSettings, place: Place, gpu: int | None, source: Source, dtype: Any
 ) -> Callable[[], Any]:
-    """Return a builder of the source's pipeline; its outputs are pictures (from ``made``), labels, file ends, names."""
+    """Return a builder of the source's pipeline; its outputs are pictures, labels, file ends, names.
+
+    On a GPU pictures are normalised, in the requested layout, and in FP16 if ``dtype`` is; on the host they are bytes
+    (batch, size, size, 3).
+    """
+    where: Mapping[str, Any] = {"device": "cpu"} if gpu is None else MIXED
 
     @pipeline_def(
         batch_size=settings.batch_per_device,
@@ -108,7 +112,22 @@ def _pipeline(
     )
     def build() -> tuple[Any, ...]:
         files, labels = source.read()
-        return (made(files), labels, *_ends(files), fn.get_property(files, key="source_info"))
+        part = fn.decoders.image_random_crop(files, **where, **CROPPED)
+        size = [settings.image_size, settings.image_size]
+        part = fn.resize(part, size=size, interp_type=types.INTERP_LINEAR, antialias=False)
+        flipped = fn.random.coin_flip()
+        if gpu is None:
+            made = fn.flip(part, horizontal=flipped)
+        else:
+            made = fn.crop_mirror_normalize(
+                part,
+                dtype=types.FLOAT16 if dtype == torch.float16 else types.FLOAT,
+                output_layout="HWC" if settings.layout == "nhwc" else "CHW",
+                mean=[255 * mean for mean in MEAN],
+                std=[255 * deviation for deviation in DEVIATION],
+                mirror=flipped,
+            )
+        return (made, labels, *_ends(files), fn.get_property(files, key="source_info"))
 
     return build
 
@@ -124,44 +143,13 @@ def _ends(files: Any) -> tuple[Any, Any]:
     return last, fn.cat(begin, end, axis=0)
 
 
+MIXED: Mapping[str, Any] = {"device": "mixed", "hw_decoder_load": BY_ENGINES}
 CROPPED: Mapping[str, Any] = {
     "output_type": types.RGB,
     "random_area": [0.08, 1.0],
     "random_aspect_ratio": [3 / 4, 4 / 3],
     "num_attempts": 10,
 }
-
-
-def _scaled(part: Any, settings: ImageSettings) -> Any:
-    size = [settings.image_size, settings.image_size]
-    return fn.resize(part, size=size, interp_type=types.INTERP_LINEAR, antialias=False)
-
-
-def _made_on_host(settings: ImageSettings) -> Callable[[Any], Any]:
-    """Return a function from files to bytes (batch, size, size, 3)."""
-
-    def made(files: Any) -> Any:
-        part = fn.decoders.image_random_crop(files, device="cpu", **CROPPED)
-        return fn.flip(_scaled(part, settings), horizontal=fn.random.coin_flip())
-
-    return made
-
-
-def _made_on_gpu(settings: ImageSettings, dtype: Any) -> Callable[[Any], Any]:
-    """Return a function from files to normalised pictures in the requested layout, in FP16 if requested."""
-
-    def made(files: Any) -> Any:
-        part = fn.decoders.image_random_crop(files, device="mixed", hw_decoder_load=BY_ENGINES, **CROPPED)
-        return fn.crop_mirror_normalize(
-            _scaled(part, settings),
-            dtype=types.FLOAT16 if dtype == torch.float16 else types.FLOAT,
-            output_layout="HWC" if settings.layout == "nhwc" else "CHW",
-            mean=[255 * mean for mean in MEAN],
-            std=[255 * deviation for deviation in DEVIATION],
-            mirror=fn.random.coin_flip(),
-        )
-
-    return made
 
 
 def _retained(batch: Any, device: Any) -> Any:

@@ -8,7 +8,7 @@ import contextlib
 import mmap
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -143,19 +143,15 @@ class Task(NamedTuple):
     draws: list[Draw]
 
 
-class TaskSampler:
-    """Endless tasks, whose slots come in turn; of each batch as many pictures are a process' to decode."""
+def tasks_of(parts: Iterable[list[Draw]], in_batch: int, slots: int, by_host: int) -> Iterator[Task]:
+    """Yield a task for each part of batches, ``in_batch`` of a batch, of which processes decode ``by_host`` pictures.
 
-    def __init__(self, parts: Any, in_batch: int, slots: int, by_host: int) -> None:
-        """Take parts of batches, each a list of draws, ``in_batch`` of a batch, of which ``by_host`` are decoded."""
-        self._parts, self._in_batch, self._slots, self._by_host = parts, in_batch, slots, by_host
-
-    def __iter__(self) -> Iterator[Task]:
-        """Yield the tasks."""
-        for number, draws in enumerate(self._parts):
-            before = number % self._in_batch
-            of_batch = [self._by_host * parts // self._in_batch for parts in (before, before + 1)]
-            yield Task(number % self._slots, of_batch[1] - of_batch[0], draws)
+    The slots come in turn.
+    """
+    for number, draws in enumerate(parts):
+        before = number % in_batch
+        of_batch = [by_host * count // in_batch for count in (before, before + 1)]
+        yield Task(number % slots, of_batch[1] - of_batch[0], draws)
 
 
 class Files(Dataset):
@@ -238,12 +234,11 @@ def read_in_processes(
     # Of parts that are read or being read, and of the batch that was given out.
     slots = Slots(share.workers * share.tasks + share.in_batch, batch // share.in_batch)
     dealer = ImageSampler(len(images.paths), batch, place.rank, place.world_size, settings.seed)
+    parts = Cut(dealer, share.in_batch)
     forked = {"prefetch_factor": share.tasks, "multiprocessing_context": "fork"} if share.workers else {}
     loader = DataLoader(
         Files(images, settings.seed, slots),
-        batch_sampler=TaskSampler(
-            Cut(dealer, share.in_batch), share.in_batch, slots.count, round(by_host * batch)
-        ),
+        batch_sampler=tasks_of(parts, share.in_batch, slots.count, round(by_host * batch)),
         num_workers=share.workers,
         collate_fn=as_it_is,
         worker_init_fn=single_threaded,
@@ -311,7 +306,11 @@ class Maker:
 
         photos, files, reasons = unpack_parts(parts, self._slots)
         decoded = self._decode(photos, files, reasons)
-        crops = [_crop(photo, image) for photo, image in zip(photos, decoded)]
+        # Top, left, height and width of what is trained on, and whether it is mirrored.
+        crops = [
+            (0, 0, 1, 1, 0) if image is None else (*photo.crop, photo.mirrored)
+            for photo, image in zip(photos, decoded)
+        ]
         # In the place of what cannot be decoded stands black: the batch keeps its size, and the run is in doubt.
         black = torch.zeros((3, 1, 1), dtype=torch.uint8, device=self._device)
         images = [black if image is None else image for image in decoded]
@@ -361,11 +360,6 @@ class Maker:
     def _planes(self, pixels: Any) -> Any:
         """Return pixels (height, width, 3) of the host as (3, height, width) on the device, as they lie."""
         return pixels.to(self._device, non_blocking=True).permute(2, 0, 1)
-
-
-def _crop(photo: Photo, image: Any | None) -> tuple[int, int, int, int, int]:
-    """Return top, left, height and width of what of a picture is trained on, and whether it is mirrored."""
-    return (0, 0, 1, 1, 0) if image is None else (*photo.crop, photo.mirrored)
 
 
 READ_AHEAD = 2
