@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from .outcomes import FAILED, RunError
 from .place import Place
@@ -94,6 +94,17 @@ class LoadedFeed(Feed):
     def close(self) -> None:
         """Drop the iterator: with its last reference a loader ends its processes."""
         self._batches = iter(())
+
+
+class Numbered(NamedTuple):
+    """``samples`` samples of a data set that a loader reads by their numbers.
+
+    ``batch_of`` returns those of some numbers as numpy arrays, ``ready`` makes of a loaded batch what the step needs.
+    """
+
+    samples: int
+    batch_of: Callable[[Any], tuple[Any, ...]]
+    ready: Callable[[Any], Any]
 
 
 class IndexedReader:

@@ -7,7 +7,7 @@ from typing import Any
 
 from .backend import Backend, Observation
 from .facts import Expected, as_requested
-from .feed import Feed, FixedFeed, LoadedFeed
+from .feed import Feed, FixedFeed, LoadedFeed, Numbered
 from .folders import import_backend
 from .optimizers import learning_rates
 from .outcomes import INVALID, RunError
@@ -80,21 +80,11 @@ class Training(Backend):
         """Return the samples of one step of all ranks."""
         return self.settings.batch_per_device * self.ranks.place.world_size
 
-    def open_numbers(
-        self,
-        samples: int,
-        batch_of: Callable[[Any], tuple[Any, ...]],
-        settings: Any,
-        place: Place,
-        ready: Callable[[Any], Any],
-    ) -> LoadedFeed:
-        """Start this rank's loader of ``samples`` samples, and return the feed that it fills.
-
-        ``batch_of`` returns the samples of some numbers as numpy arrays; ``ready`` is ``from_loader``, or calls it.
-        """
+    def open_numbers(self, data: Numbered, settings: Any, place: Place) -> LoadedFeed:
+        """Start this rank's loader of data whose ``ready`` is ``from_loader``, or calls it; return its feed."""
         # Imported where it is needed: a loader's packages take long to import, and synthetic data have none.
         loading: Any = import_backend(settings.framework, "loading")
-        return loading.open_numbers(samples, batch_of, settings, place, ready)
+        return loading.open_numbers(data, settings, place)
 
     def from_loader(self, batch: Any) -> Any:
         """Return a batch of ``open_numbers``' loader in the form for the step."""

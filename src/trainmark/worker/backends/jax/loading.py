@@ -8,7 +8,7 @@ import grain
 import numpy as np
 from absl import flags
 
-from ...core.feed import Feed, IndexedReader, LoadedFeed, shard_batches
+from ...core.feed import Feed, IndexedReader, LoadedFeed, Numbered, shard_batches
 from ...core.place import Place
 from ...core.queues import Parts, SampleCounter, in_parts, joined
 from ...core.settings import Settings
@@ -87,18 +87,12 @@ class Numbers:
         return Numbers, self._given
 
 
-def open_numbers(
-    samples: int,
-    batch_of: Callable[[Any], tuple[Any, ...]],
-    settings: Settings,
-    place: Place,
-    ready: Callable[[tuple[Any, ...]], Any],
-) -> LoadedFeed:
-    """Start the loader processes of this rank and return the feed that they fill; ``ready`` gets numpy's arrays.
+def open_numbers(data: Numbered, settings: Settings, place: Place) -> LoadedFeed:
+    """Start the loader processes of this rank and return the feed that they fill.
 
-    ``batch_of`` reads the samples of some numbers, in ``loader_workers`` processes; with none it is called when a batch
-    is needed.
+    Without ``loader_workers`` a batch is read when it is needed.
     """
+    samples, batch_of, ready = data
     share = in_parts(settings.batch_per_device, settings.loader_workers, TASKS, TASKS)
     numbers = Numbers(samples, settings.batch_per_device, place, settings.seed, share.in_batch)
     read = IndexedReader(batch_of)

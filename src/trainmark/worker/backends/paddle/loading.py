@@ -9,7 +9,7 @@ import paddle
 from paddle.io import DataLoader, Dataset
 
 from ...core.choices import one_of
-from ...core.feed import IndexedReader, LoadedFeed, shard_batches
+from ...core.feed import IndexedReader, LoadedFeed, Numbered, shard_batches
 from ...core.outcomes import RunError
 from ...core.place import Place
 from ...core.queues import AHEAD, Parts, SampleCounter, in_parts, joined
@@ -73,22 +73,15 @@ class PaddleFeed(LoadedFeed):
         self._loader._try_shutdown_all()
 
 
-def open_numbers(
-    samples: int,
-    batch_of: Callable[[Any], tuple[Any, ...]],
-    settings: Settings,
-    place: Place,
-    ready: Callable[[Any], Any],
-) -> PaddleFeed:
-    """Start the loader processes of this rank, at most ``AHEAD``: each has a batch in hand.
-
-    ``ready`` makes of a loaded batch what the step needs.
-    """
-    data, workers = _Batches(samples, batch_of), min(settings.loader_workers, AHEAD)
+def open_numbers(data: Numbered, settings: Settings, place: Place) -> PaddleFeed:
+    """Start the loader processes of this rank, at most ``AHEAD``: each has a batch in hand."""
+    samples, batch_of, ready = data
+    dataset, workers = _Batches(samples, batch_of), min(settings.loader_workers, AHEAD)
     share = Parts(workers, AHEAD // max(workers, 1), 1)
     # A batch of samples is one index of the data.
     batches = ([own] for own in shard_batches(samples, settings.batch_per_device, place, settings.seed))
-    return PaddleFeed(data, batches, share, itemgetter(0), ready, samples, None, data.read.produced)
+    produced = dataset.read.produced
+    return PaddleFeed(dataset, batches, share, itemgetter(0), ready, samples, None, produced)
 
 
 def _with_array(batch: Any) -> Any:

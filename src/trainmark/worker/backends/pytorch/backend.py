@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ...core.backend import Observation, hooked, repeated
 from ...core.choices import refuse_gaps, require_version
 from ...core.facts import PROCESS, Expected, Facts, cpu_name
-from ...core.feed import LoadedFeed
+from ...core.feed import LoadedFeed, Numbered
 from ...core.place import Place
 from ...core.precision import Precision, find_precision, require_capability
 from ...core.settings import Recipe, Settings
@@ -218,10 +218,10 @@ class PyTorchTraining(Training):
         """Return the tensors on the device; from pinned memory in the order of its work and without waiting."""
         return tuple(tensor.to(self._device, non_blocking=True) for tensor in tensors)
 
-    def open_numbers(self, *given: Any) -> LoadedFeed:
+    def open_numbers(self, data: Numbered, settings: Any, place: Place) -> LoadedFeed:
         from .loading import open_numbers
 
-        return open_numbers(*given, device=self._device)
+        return open_numbers(data, settings, place, self._device)
 
     def take_over(
         self, model: nn.Module, optimizer: torch.optim.Optimizer, inductor: Mapping[str, Any]

@@ -8,7 +8,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from ...core.choices import one_of
-from ...core.feed import Feed, IndexedReader, LoadedFeed, shard_batches
+from ...core.feed import Feed, IndexedReader, LoadedFeed, Numbered, shard_batches
 from ...core.outcomes import UNSUPPORTED, RunError, first_sentence
 from ...core.place import Place
 from ...core.queues import AHEAD, SampleCounter, in_parts, joined
@@ -29,19 +29,9 @@ class _NumberedBatches(Dataset):
         return batch if isinstance(batch, RunError) else tuple(map(torch.from_numpy, batch))
 
 
-def open_numbers(
-    samples: int,
-    batch_of: Callable[[Any], tuple[Any, ...]],
-    settings: Settings,
-    place: Place,
-    ready: Callable[[tuple[Any, ...]], Any],
-    *,
-    device: Any,
-) -> LoadedFeed:
-    """Start the loader processes of this rank and return the feed that they fill; ``ready`` gets tensors.
-
-    They are at most ``AHEAD``: each has a batch in hand.
-    """
+def open_numbers(data: Numbered, settings: Settings, place: Place, device: Any) -> LoadedFeed:
+    """Start the loader processes of this rank, at most ``AHEAD``: each has a batch in hand; return their feed."""
+    samples, batch_of, ready = data
     batches, workers = _NumberedBatches(batch_of), min(settings.loader_workers, AHEAD)
     loader = DataLoader(
         batches,

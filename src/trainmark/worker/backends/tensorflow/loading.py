@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from ...core.choices import one_of
-from ...core.feed import Feed, IndexedReader, LoadedFeed, shard_batches
+from ...core.feed import Feed, IndexedReader, LoadedFeed, Numbered, shard_batches
 from ...core.outcomes import FAILED, RunError, first_sentence
 from ...core.place import Place
 from ...core.queues import AHEAD, Loading
@@ -23,18 +23,12 @@ from . import plain_sentence
 from .collectives import Device
 
 
-def open_numbers(
-    samples: int,
-    batch_of: Callable[[Any], tuple[Any, ...]],
-    settings: Settings,
-    place: Place,
-    ready: Callable[[tuple[Any, ...]], Any],
-) -> LoadedFeed:
-    """Start the pipeline of this rank and return the feed that it fills; ``ready`` gets numpy's arrays.
+def open_numbers(data: Numbered, settings: Settings, place: Place) -> LoadedFeed:
+    """Start the pipeline of this rank and return the feed that it fills.
 
-    ``batch_of`` reads the samples of some numbers, in ``loader_workers`` threads, at most ``AHEAD`` batches ahead; with
-    none it is called when a batch is needed.
+    ``loader_workers`` threads read at most ``AHEAD`` batches ahead; without any a batch is read when it is needed.
     """
+    samples, batch_of, ready = data
     counted = IndexedReader(batch_of)
     refusals: list[RunError] = []
     workers = min(settings.loader_workers, AHEAD)

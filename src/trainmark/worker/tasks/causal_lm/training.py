@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ...core import facts
-from ...core.feed import Feed, MappedFile
+from ...core.feed import Feed, MappedFile, Numbered
 from ...core.outcomes import FAILED, INVALID, RunError
 from ...core.place import Place
 from ...core.task import Task
@@ -80,7 +80,7 @@ class LanguageTraining(Training):
     def open_loader(self, settings: Any, place: Place) -> Feed | None:
         vocabulary = ARCHITECTURES[settings.model].vocabulary
         file = TokenFile(settings.data, vocabulary, settings.sequence_length)
-        return self.open_numbers(file.sequences, file.batch, settings, place, self.from_loader)
+        return self.open_numbers(Numbered(file.sequences, file.batch, self.from_loader), settings, place)
 
     def decays(self, name: str) -> bool:
         """Return whether a parameter decays, by its shared name."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.feed import Feed
+from ...core.feed import Feed, Numbered
 from ...core.outcomes import FAILED, INVALID, RunError
 from ...core.place import Place
 from ..causal_lm import training as causal_lm
@@ -192,7 +192,7 @@ class MaskedTraining(DropoutTraining, causal_lm.LanguageTraining):
             counts.append(int(batch[LENGTHS].sum()))
             return self.from_loader(batch)
 
-        feed = self.open_numbers(files.sequences, files.rows, settings, place, ready)
+        feed = self.open_numbers(Numbered(files.sequences, files.rows, ready), settings, place)
         feed.counted = counts
         return feed
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...core import facts
 from ...core.arguments import NATIVE
-from ...core.feed import Feed
+from ...core.feed import Feed, Numbered
 from ...core.place import Place
 from ...core.task import Task
 from ..products import DropoutTraining
@@ -47,4 +47,4 @@ class ClickTraining(DropoutTraining):
         if settings.loader != NATIVE:
             return open_feed(settings, place, lambda batch: self._to_batch(*batch), self.readers())
         file = ClickFile(settings.data, settings.vocabulary)
-        return self.open_numbers(file.samples, file.batch, settings, place, self.from_loader)
+        return self.open_numbers(Numbered(file.samples, file.batch, self.from_loader), settings, place)
