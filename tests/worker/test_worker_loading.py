@@ -1,6 +1,7 @@
 """How far loaders work ahead, and that a window never silently counts what was loaded before it."""
 
 import pickle
+from collections.abc import Iterator
 from itertools import islice
 from multiprocessing import get_context
 from typing import Any, Literal
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainmark.worker.core.feed import LoadedFeed
 from trainmark.worker.core.loading import (
     RankLoading,
     check_decoding,
@@ -88,6 +90,24 @@ def rank(
 
 def codes(*ranks: RankLoading) -> list[str]:
     return [code for code, _ in check_queues(ranks).doubts]
+
+
+def test_a_loader_process_that_is_killed_while_it_hands_a_batch_over_is_no_lost_rank() -> None:
+    def batches() -> Iterator[Any]:
+        raise ConnectionResetError(104, "Connection reset by peer")
+        yield
+
+    feed = LoadedFeed(batches(), lambda batch: batch, 8, None)
+
+    with pytest.raises(RunError) as failure:
+        feed.next()
+
+    assert failure.value.outcome == FAILED
+    assert (
+        failure.value.reason
+        == "a loader process ended: ConnectionResetError: [Errno 104] Connection reset by peer"
+    )
+    assert not failure.value.peer_lost
 
 
 def test_a_window_that_counts_what_was_loaded_before_it_is_in_doubt() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .outcomes import FAILED, RunError
+from .outcomes import FAILED, RunError, first_sentence
 from .place import Place
 from .queues import UNCOUNTED, Loading, SampleCounter
 
@@ -52,7 +52,11 @@ class Feed:
     def timed(self, fetch: Callable[[], Any]) -> Any:
         """Return the result of ``fetch`` and record its duration; raise it if it is a ``RunError``."""
         started = time.perf_counter()
-        fetched = fetch()
+        try:
+            fetched = fetch()
+        except (ConnectionError, EOFError) as error:
+            # A process that was killed while it handed a batch over; no rank is lost by that.
+            raise RunError(FAILED, f"a loader process ended: {first_sentence(error)}") from error
         self.taken += 1
         self.wait_s = time.perf_counter() - started
         if isinstance(fetched, RunError):
