@@ -96,12 +96,7 @@ def _feed(source: Source, settings: ImageSettings, place: Place, device: Any, dt
 def _pipeline(
     settings: ImageSettings, place: Place, gpu: int | None, source: Source, dtype: Any
 ) -> Callable[[], Any]:
-    """Return a builder of the source's pipeline; its outputs are pictures, labels, file ends, names.
-
-    On a GPU pictures are normalised, in the requested layout, and in FP16 if ``dtype`` is; on the host they are bytes
-    (batch, size, size, 3).
-    """
-    where: Mapping[str, Any] = {"device": "cpu"} if gpu is None else MIXED
+    """Return a builder of the source's pipeline; its outputs are ``_pictures``, labels, file ends, names."""
 
     @pipeline_def(
         batch_size=settings.batch_per_device,
@@ -112,24 +107,31 @@ def _pipeline(
     )
     def build() -> tuple[Any, ...]:
         files, labels = source.read()
-        part = fn.decoders.image_random_crop(files, **where, **CROPPED)
-        size = [settings.image_size, settings.image_size]
-        part = fn.resize(part, size=size, interp_type=types.INTERP_LINEAR, antialias=False)
-        flipped = fn.random.coin_flip()
-        if gpu is None:
-            made = fn.flip(part, horizontal=flipped)
-        else:
-            made = fn.crop_mirror_normalize(
-                part,
-                dtype=types.FLOAT16 if dtype == torch.float16 else types.FLOAT,
-                output_layout="HWC" if settings.layout == "nhwc" else "CHW",
-                mean=[255 * mean for mean in MEAN],
-                std=[255 * deviation for deviation in DEVIATION],
-                mirror=flipped,
-            )
-        return (made, labels, *_ends(files), fn.get_property(files, key="source_info"))
+        pictures = _pictures(files, settings, dtype, gpu is not None)
+        return (pictures, labels, *_ends(files), fn.get_property(files, key="source_info"))
 
     return build
+
+
+def _pictures(files: Any, settings: ImageSettings, dtype: Any, on_gpu: bool) -> Any:
+    """Return the pictures of files: on the host bytes (batch, size, size, 3).
+
+    On a GPU they are normalised, in the requested layout, and in FP16 if ``dtype`` is.
+    """
+    where = {"device": "mixed", "hw_decoder_load": BY_ENGINES} if on_gpu else {"device": "cpu"}
+    part, size = fn.decoders.image_random_crop(files, **where, **CROPPED), [settings.image_size] * 2
+    part = fn.resize(part, size=size, interp_type=types.INTERP_LINEAR, antialias=False)
+    mirrored = fn.random.coin_flip()
+    if not on_gpu:
+        return fn.flip(part, horizontal=mirrored)
+    return fn.crop_mirror_normalize(
+        part,
+        dtype=types.FLOAT16 if dtype == torch.float16 else types.FLOAT,
+        output_layout="HWC" if settings.layout == "nhwc" else "CHW",
+        mean=[255 * mean for mean in MEAN],
+        std=[255 * deviation for deviation in DEVIATION],
+        mirror=mirrored,
+    )
 
 
 def _ends(files: Any) -> tuple[Any, Any]:
@@ -143,7 +145,6 @@ def _ends(files: Any) -> tuple[Any, Any]:
     return last, fn.cat(begin, end, axis=0)
 
 
-MIXED: Mapping[str, Any] = {"device": "mixed", "hw_decoder_load": BY_ENGINES}
 CROPPED: Mapping[str, Any] = {
     "output_type": types.RGB,
     "random_area": [0.08, 1.0],
