@@ -53,22 +53,19 @@ def logits_of(
     positions, mask = (slice(length), None) if documents is None else borders(documents)
     x = embedding[tokens]
     if isinstance(model, Llama):
-        turned, head, shared_width = (
-            turning(model, positions, length, compute),
-            model.head,
-            model.shared_width,
-        )
+        head, shared_width = model.head, model.shared_width
+        turned = turning(model, positions, length, compute)
     else:
+        head, shared_width = model.width // model.heads, model.width
         # Looked up in FP32: the gradient of a row is the sum over all that look it up, and 16 bits lose it.
         x = x + params["embedding.positions"][positions]
-        turned, head, shared_width = None, model.width // model.heads, model.width
     ends = (model.attended_width, model.attended_width + shared_width)
     x = x.astype(compute)
     for block in range(model.layers):
         name = f"block{block}.attention"
         qkv = jnp.split(product(f"{name}.qkv", norm(f"{name}.norm", x)), ends, axis=-1)
         queries, keys, values = (part.reshape(batch, length, -1, head) for part in qkv)
-        if turned is not None:
+        if llama:
             queries, keys = turned(queries), turned(keys)
         attended = jax.nn.dot_product_attention(
             queries, keys, values, mask=mask, is_causal=True, implementation=kernel
