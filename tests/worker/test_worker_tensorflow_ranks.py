@@ -239,3 +239,18 @@ print(json.dumps([refused(lambda: two_epochs(settings(*flags))) for flags in jso
 """,
         json.dumps(flags),
     )
+
+
+def test_a_rank_leaves_though_another_one_has_gone_before_it() -> None:
+    told = in_tensorflow_together("""
+from trainmark_worker.backends.tensorflow.collectives import Group, choose_device
+place = place_from()
+group = Group(place, choose_device("cpu", place))
+group.barrier()
+print(json.dumps(place.rank), flush=True)
+if place.rank == 0:
+    os._exit(0)
+group.leave()
+""")
+
+    assert told == [0, 1]
