@@ -15,7 +15,7 @@ from unittest.mock import patch
 import yaml
 from sqlalchemy import Engine
 
-from in_process import InProcessHost, installed_once
+from in_process import InProcessHost, git_read_once, installed_once, probed_once
 from preloading import Copy, call_trainmark, start_trainmark
 from trainmark.campaign import Order, Progress, run_campaign
 from trainmark.campaign.data_sets import DataSets
@@ -199,9 +199,20 @@ def call_in_this_process(
 @contextmanager
 def _in_this_process() -> Iterator[None]:
     """Start no interpreter that would say what another has said, and no process for a few pictures."""
+    with machine_read_once(), patch("trainmark.campaign.run_environment.DataSets", _data_sets):
+        yield
+
+
+@contextmanager
+def machine_read_once() -> Iterator[None]:
+    """Have campaigns share what each would ask of the same interpreter and checkout, and of a new database.
+
+    What they measure are processes as for a user.
+    """
     with (
         patch("trainmark.campaign.identity.installed_packages", installed_once),
-        patch("trainmark.campaign.run_environment.DataSets", _data_sets),
+        patch("trainmark.campaign.run_environment.probe_environment", probed_once),
+        patch("trainmark.node.local.read_git", git_read_once),
         patch("trainmark.store.database._migrate", _migrate_a_copy),
     ):
         yield

@@ -25,7 +25,9 @@ from frameworks import framework_python
 from preloading import PRELOADS, preloaded
 from trainmark import worker
 from trainmark.environment import installed_packages
-from trainmark.node import Job, JobEnd, JobStatus, LocalHost
+from trainmark.environment.resolving import ProbedEnvironment, probe_environment
+from trainmark.node import Host, Job, JobEnd, JobStatus, LocalHost
+from trainmark.node.jobs import CommandRunner
 from trainmark.node.machine import collect, open_nvml, read_git
 from trainmark.node.telemetry import Telemetry
 from trainmark.schema.manifest import FrameworkVersions, GitFacts, Node
@@ -114,6 +116,23 @@ def _machine(_path: str) -> NodeResources:
 @cache
 def _git(directory: Path) -> GitFacts | None:
     return read_git(directory, LocalHost())
+
+
+def git_read_once(directory: Path, _host: Host) -> GitFacts | None:
+    """Return ``read_git`` of a folder of this machine, cached."""
+    return _git(directory)
+
+
+_probed: dict[str, ProbedEnvironment] = {}
+
+
+def probed_once(name: str, framework: str, home: Path, runner: CommandRunner) -> ProbedEnvironment:
+    """Return ``probe_environment``, cached for this interpreter on this machine."""
+    if name != sys.executable or type(runner.host) not in (LocalHost, InProcessHost):
+        return probe_environment(name, framework, home, runner)
+    if framework not in _probed:
+        _probed[framework] = probe_environment(name, framework, home, runner)
+    return _probed[framework]
 
 
 _installed: dict[object, dict[str, str]] = {}

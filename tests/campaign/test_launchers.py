@@ -45,8 +45,8 @@ VARIANTS: Mapping[str, Way] = {
     "paddle": Way("paddle", "paddleclas", "by_paddle.py", 45.0, {"rule": "mean-skip-10"}),
 }
 
-STARTS_LONG = ("multiproc", "spawn")
-"""Of several that start PyTorch's ranks on one host, those that are asked rarely."""
+STARTS_LONG = ("multiproc", "spawn", "paddle")
+"""Those that import a framework before a rank begins, and are asked rarely; what they are given is in golden plans."""
 
 openmpi = pytest.mark.skipif(shutil.which("mpirun") is None, reason="no mpirun (apt install openmpi-bin)")
 marks = {

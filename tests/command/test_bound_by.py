@@ -116,9 +116,9 @@ def test_a_slower_rank_is_what_the_others_wait_for(tmp_path: Path) -> None:
 
 def test_a_result_is_compared_with_its_baseline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = [sys.executable, str(PROGRAM), "--work", "0.004", "--load"]
-    main(["run", "--out", "before", "--repeats", "1", "--", *command, "0.04"])
+    main(["run", "--out", "before", "--repeats", "1", "--", *command, "0.015"])
     capsys.readouterr()
-    main(["run", "--out", "now", "--repeats", "1", "--baseline", "before", "--", *command, "0.08"])
+    main(["run", "--out", "now", "--repeats", "1", "--baseline", "before", "--", *command, "0.03"])
 
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("ratio ")]
     assert line.endswith(", against before")

@@ -14,7 +14,7 @@ from trainmark.workload import read_card
 COUNTER = {"title": "counter", "unit": "tokens/s", "records": [r"step {step} loss {number}"]}
 TOKENS: dict[str, Any] = {
     "log_format": COUNTER,
-    "command": ["{source}/train_mlp.py", "--style=counter", "--steps=16000"],
+    "command": ["{source}/train_mlp.py", "--style=counter", "--steps=8000"],
     "options": {"block_size": {"type": "int", "flags": ["--block-size={value}"], "default": 64}},
     "work_per_step": "{option.block_size} * {global_batch}",
 }

@@ -205,7 +205,7 @@ def test_without_the_work_of_a_step_the_number_is_in_steps(
 
 
 def test_buffered_output_is_noticed(tmp_path: Path) -> None:
-    words = "--style nanogpt --batch-size 2048 --steps 300 --buffered"
+    words = "--style nanogpt --batch-size 512 --steps 300 --buffered"
     _, results = measured(tmp_path, words, "--repeats", "1")
 
     (run,) = runs(results)

@@ -7,13 +7,14 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 from test_commands import BLOCK, PAGES, ROOT, words_of
 
+from fakes import machine_read_once
 from trainmark.cli.main import main
 from trainmark.logs.synthetic import SampleRun
 from trainmark.node.archives import unpack
@@ -199,6 +200,12 @@ def measure_layouts(folder: Path) -> None:
             main(["run", "--repeats", "1", "--vary", f"layout={layouts}", "--out", out, *program, "{layout}"])
             < 2
         )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _machine_read_once() -> Iterator[None]:
+    with machine_read_once():
+        yield
 
 
 @pytest.fixture(scope="module")
