@@ -33,9 +33,8 @@ def find_task(name: str) -> Task[Any]:
 def task_of_model(model: str | None) -> Task[Any]:
     """Return the task that declares a model; that of a run that names neither a task nor a model, if none does."""
     tasks = [find_task(name) for name in task_names()]
-    return next((task for task in tasks if model in task.models), None) or next(
-        task for task in tasks if task.is_default
-    )
+    trained = [task for task in tasks if model in task.models]
+    return (trained or [task for task in tasks if task.is_default])[0]
 
 
 def import_backend(framework: str, *module: str) -> Any:
@@ -63,10 +62,8 @@ def _import_of(framework: str, *path: str) -> Any:
         return _import(*path)
     except Exception as error:
         # Not only ImportError: a placeholder may raise any error, and MXNet raises AttributeError for a new numpy.
-        reason = first_sentence(error)
-        raise RunError(
-            UNSUPPORTED, f"{framework} cannot be imported by {sys.executable}: {reason}"
-        ) from error
+        reason = f"{framework} cannot be imported by {sys.executable}: {first_sentence(error)}"
+        raise RunError(UNSUPPORTED, reason) from error
 
 
 def _folders(kind: str) -> list[str]:

@@ -169,10 +169,8 @@ def _check_counts(training: Training, settings: Settings) -> Verified:
         found.data["steps_skipped"] = skipped
         may_be = may_be if skipped is None else 0 < taken <= requested
         if may_be and skipped is not None and (skipped > most_skipped or 2 * taken < requested):
-            sentence = (
-                f"{skipped} of {requested} steps overflowed and were skipped: their updates took no time."
-            )
-            found.doubt("steps-skipped", sentence)
+            steps = f"{skipped} of {requested} steps"
+            found.doubt("steps-skipped", f"{steps} overflowed and were skipped: their updates took no time.")
     if not may_be:
         found.doubt("steps-not-taken", f"{requested} steps were requested, but {taken} were taken.")
     elif updates is not None and updates < requested - most_skipped:
@@ -237,11 +235,9 @@ def _check_movement(step: WitnessedStep) -> Verified:
     training, (before, between, after) = step.training, step.weights
     is_trainable = training.task.is_trainable
     pairs = ((before, between), (between, after))
-    unchanged = sorted(
-        {name for one, other in pairs for name in other if bool((one[name] == other[name]).all())}
-    )
-    still = [name for name in unchanged if is_trainable(name) and not _is_rounded_away(step, name)]
-    resting = [name for name in unchanged if not is_trainable(name)]
+    unchanged = {name for one, other in pairs for name in other if bool((one[name] == other[name]).all())}
+    still = [name for name in sorted(unchanged) if is_trainable(name) and not _is_rounded_away(step, name)]
+    resting = sorted(name for name in unchanged if not is_trainable(name))
     have_statistics = len(step.names) < len(before)
     found = Verified({"still": still[:10], "statistics_move": not resting if have_statistics else None})
     if any(_is_without_update(training, *pair) for pair in pairs):

@@ -40,8 +40,7 @@ class EventWriter:
 
     def write(self, step: Step, data: Mapping[str, Any], at: float | None = None) -> None:
         """Write one event that happened at Unix time ``at`` (now, if not given)."""
-        self._stream.write(self._line(step, data, time.time() if at is None else at))
-        self._stream.flush()
+        self.write_all([(step, data, time.time() if at is None else at)])
 
     def write_all(self, events: "list[tuple[Step, Mapping[str, Any], float]]") -> None:
         """Write many events ``(step, data, at)`` with one flush."""

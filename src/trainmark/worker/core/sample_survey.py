@@ -132,10 +132,8 @@ def _find_copies(training: Training, settings: Settings, batches: Sequence[Seque
     share = sum(map(_copies, compared)) / rows
     found = Verified({"copies": share})
     if share >= COPIES:
-        sentence = (
-            f"{share:.0%} of the samples after the window are copies of another sample of the same batch."
-        )
-        found.doubt("batch-has-copies", sentence)
+        copies = f"{share:.0%} of the samples after the window are copies"
+        found.doubt("batch-has-copies", f"{copies} of another sample of the same batch.")
     return found
 
 

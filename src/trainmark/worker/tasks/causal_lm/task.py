@@ -63,10 +63,8 @@ class TextTask(Task[Text]):
         """Refuse sequences longer than the positions, and batches that cannot be cut into parts."""
         positions, length = self.architectures[settings.model].positions, settings.sequence_length
         if length > positions:
-            reason = (
-                f"a sequence of {length} tokens is longer than the {positions} positions of {settings.model}"
-            )
-            raise RunError(UNSUPPORTED, reason)
+            most = f"the {positions} positions of {settings.model}"
+            raise RunError(UNSUPPORTED, f"a sequence of {length} tokens is longer than {most}")
         if settings.batch_per_device % settings.accumulation:
             parts = f"{settings.accumulation} equal parts (accumulation)"
             raise RunError(UNSUPPORTED, f"a batch of {settings.batch_per_device} cannot be cut into {parts}")
@@ -162,9 +160,8 @@ class CausalLM(TextTask[CausalSettings]):
             return None
         random = np.random.default_rng([settings.seed, rank, settings.sequence_length])
         shape = (settings.batch_per_device, settings.sequence_length + 1)
-        first, second = (
-            random.integers(ARCHITECTURES[settings.model].vocabulary, size=shape) for _ in range(2)
-        )
+        vocabulary = ARCHITECTURES[settings.model].vocabulary
+        first, second = (random.integers(vocabulary, size=shape) for _ in range(2))
         documents = np.zeros(shape, np.int64)
         documents[:, shape[1] // 2 :] = 1
         return (first, documents), (np.where(documents > 0, first, second), documents)

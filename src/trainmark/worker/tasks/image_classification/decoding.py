@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
 
+import numpy as np
+
 from ...core.outcomes import FAILED, OOM, UNSUPPORTED, RunError
 from ...core.place import Place
 from ...core.queues import Cut, SampleCounter
-from .images import Box, Draw, ImageSampler, random_resized_crop, randomness, read_images
+from .images import Draw, ImageSampler, random_resized_crop, randomness, read_images
 from .settings import ImageSettings
 
 START_OF_IMAGE, END_OF_IMAGE = b"\xff\xd8", b"\xff\xd9"
@@ -78,7 +80,7 @@ def load_image(path: str, draw: Draw, size: int, seed: int, decoder: Decoder) ->
     except ValueError as error:
         raise RunError(FAILED, f"{path} cannot be decoded: {error}") from error
     rng = randomness(seed, draw)
-    box: Box = random_resized_crop(image.shape[1], image.shape[0], rng)
+    box = random_resized_crop(image.shape[1], image.shape[0], rng)
     part = image[box.top : box.top + box.height, box.left : box.left + box.width]
     return decoder.fit(part, size, rng.random() < 0.5)
 
@@ -136,7 +138,6 @@ def _decode_simplejpeg(data: bytes) -> Any:
 
 def _decode_opencv(data: bytes) -> Any:
     import cv2
-    import numpy as np
 
     # Without the orientation flag OpenCV would turn the image by its EXIF data; the other decoders do not.
     flags = cv2.IMREAD_COLOR_RGB if hasattr(cv2, "IMREAD_COLOR_RGB") else cv2.IMREAD_COLOR
@@ -148,7 +149,6 @@ def _decode_opencv(data: bytes) -> Any:
 
 
 def _decode_pillow(data: bytes) -> Any:
-    import numpy as np
     from PIL import Image
 
     try:
@@ -166,7 +166,6 @@ def _fit_opencv(part: Any, size: int, mirrored: bool) -> Any:
 
 
 def _fit_pillow(part: Any, size: int, mirrored: bool) -> Any:
-    import numpy as np
     from PIL import Image
 
     fitted = np.asarray(Image.fromarray(part).resize((size, size), Image.Resampling.BILINEAR))
@@ -227,18 +226,14 @@ class Photos:
 
 def collate(samples: list[Any]) -> Any:
     """Return (bytes (batch, size, size, 3), labels (batch,) in int64), or the first ``RunError`` of the samples."""
-    import numpy as np
-
-    for sample in samples:
-        if isinstance(sample, RunError):
-            return sample
+    failed = next((sample for sample in samples if isinstance(sample, RunError)), None)
+    if failed is not None:
+        return failed
     pixels, labels = zip(*samples)
     return np.stack(pixels), np.array(labels, np.int64)
 
 
 def join(parts: list[Any]) -> Any:
     """Return one batch of parts that ``collate`` has made."""
-    import numpy as np
-
     pixels, labels = zip(*parts)
     return np.concatenate(pixels), np.concatenate(labels)

@@ -234,10 +234,8 @@ def check_crops(batches: Sequence[Sequence[Part]], sizes: Sequence[tuple[int, ..
     found.data.update(different_crops=different, areas=areas, mirrored=mirrored, detail=detail)
     other = next((size for size in sizes if tuple(size) != (side, side)), None)
     if other is not None:
-        sentence = (
-            f"The loader scales a known picture to {other[0]} x {other[1]} pixels, not {side} x {side}."
-        )
-        found.doubt("image-size-differs", sentence)
+        scaled = f"{other[0]} x {other[1]} pixels, not {side} x {side}"
+        found.doubt("image-size-differs", f"The loader scales a known picture to {scaled}.")
     if not off <= OFF_LEVELS:
         found.doubt(
             "known-picture-differs",
@@ -278,10 +276,8 @@ def check_labels(parts: Sequence[Part], labels: Sequence[float]) -> Verified:
     wrong = sum(part.turned_over != bool(label % 2) for part, label in known)
     found = Verified({"labels": len(known), "wrong_labels": wrong})
     if wrong:
-        sentence = (
-            f"{wrong} of {len(known)} known pictures come from the loader with the label of another picture."
-        )
-        found.doubt("labels-differ", sentence)
+        pictures = f"{wrong} of {len(known)} known pictures"
+        found.doubt("labels-differ", f"{pictures} come from the loader with the label of another picture.")
     return found
 
 

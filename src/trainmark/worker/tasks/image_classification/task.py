@@ -58,10 +58,8 @@ def pre_activations(
     def normalised(name: str) -> Any:
         values = outputs[name].astype(np.float64)
         mean, variance = values.mean((0, 2, 3), keepdims=True), values.var((0, 2, 3), keepdims=True)
-        scale, shift = (
-            np.asarray(weights[f"{name}.bn.{word}"], np.float64).reshape(1, -1, 1, 1)
-            for word in ("weight", "bias")
-        )
+        own = (np.asarray(weights[f"{name}.bn.{word}"], np.float64) for word in ("weight", "bias"))
+        scale, shift = (vector.reshape(1, -1, 1, 1) for vector in own)
         return (values - mean) / np.sqrt(variance + NORM_EPSILON) * scale + shift
 
     def activated(name: str, values: Any) -> Any:

@@ -128,9 +128,8 @@ class Recommendation(Task[ClickSettings]):
         """Return a made-up ``Batch``."""
         import numpy as np
 
-        return made_up(
-            np.random.default_rng([settings.seed, rank]), settings.batch_per_device, settings.vocabulary
-        )
+        random = np.random.default_rng([settings.seed, rank])
+        return made_up(random, settings.batch_per_device, settings.vocabulary)
 
     def labels(self, _settings: ClickSettings, batch: Sequence[Any]) -> tuple[Any, float]:
         """Return the clicks; in a log of advertisements few are clicked."""
