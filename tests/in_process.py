@@ -194,7 +194,10 @@ def _run(command: Command, folder: Path, output: io.RawIOBase, errors: io.RawIOB
         ).returncode
     _, script, *words = command.words
     if script == "-m":
-        found = find_spec(words.pop(0))
+        module = words.pop(0)
+        found = find_spec(module)
+        if found is not None and found.submodule_search_locations:
+            found = find_spec(f"{module}.__main__")
         assert found is not None
         script = str(found.origin)
     with (
