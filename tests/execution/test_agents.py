@@ -21,7 +21,7 @@ from trainmark.campaign import run_campaign
 from trainmark.campaign.transfer import send_data, send_program
 from trainmark.errors import TrainmarkError
 from trainmark.node import Host, HostGoneError, Job, LocalHost, RemoteHost, remote_path
-from trainmark.node.channel import HELLO, PART_BYTES, Sender, receive
+from trainmark.node.connection import HELLO, PART_BYTES, Sender, receive
 from trainmark.node.jobs import probe_runner
 from trainmark.node.network import find_interface
 from trainmark.node.processes import MARK

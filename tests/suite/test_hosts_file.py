@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from trainmark.errors import InputError
-from trainmark.node.engines import agent_command
+from trainmark.node.connection import agent_command
 from trainmark.schema.hosts import EngineName, HostEntry, SshSettings
 from trainmark.suite.hosts import expanded, load_hosts, load_job
 

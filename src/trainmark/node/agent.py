@@ -28,7 +28,7 @@ from trainmark import __version__
 from trainmark.errors import TrainmarkError
 from trainmark.files import default_home
 from trainmark.node.archives import pack_folder
-from trainmark.node.channel import HEARTBEAT_S, HELLO, SILENCE_LIMIT_S, NoMessageError, Sender, receive
+from trainmark.node.connection import HEARTBEAT_S, HELLO, SILENCE_LIMIT_S, NoMessageError, Sender, receive
 from trainmark.node.jobs import Job
 from trainmark.node.local import LocalHost
 from trainmark.node.machine import keep_allocation

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
-from trainmark.node.channel import SPOOL_BYTES
+from trainmark.node.connection import SPOOL_BYTES
 
 
 def pack_folder(folder: Path, without: Collection[str] = ()) -> IO[bytes]:

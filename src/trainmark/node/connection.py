@@ -1,16 +1,164 @@
-"""Connection to one agent: requests that wait for their answers, and status reports of its jobs."""
+"""Connection to the agent of a host: the command that starts it, the protocol, and requests with their answers.
 
+The standard input and output of the agent's command are the channel. A message is a JSON header line followed by a body
+of `bytes` bytes. A body of more than ``PART_BYTES`` is sent in parts before its message, so that other messages need
+not wait for all of it, and a slow connection does not appear silent.
+"""
+
+import io
+import json
 import re
+import shlex
 import subprocess
+import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from trainmark.node.channel import HEARTBEAT_S, HELLO, SILENCE_LIMIT_S, Sender, receive
+from trainmark.errors import TrainmarkError
 from trainmark.node.jobs import HostError, HostGoneError, HostOSError
+from trainmark.schema.hosts import EngineName, HostEntry, SshSettings
+
+
+def agent_command(entry: HostEntry, engine: EngineName, ssh: SshSettings, python: Path) -> tuple[str, ...]:
+    """Return the command that starts an agent on a host; ``python`` is the interpreter on that host."""
+    agent = (str(python), "-m", "trainmark.node.agent", entry.name)
+    variables = tuple(f"{name}={value}" for name, value in entry.variables.items())
+    there = ("env", *variables, *agent) if variables else agent
+    match engine:
+        case EngineName.SSH:
+            return (*_ssh(entry, ssh), entry.reached_at, shlex.join(("exec", *there)))
+        case EngineName.SLURM:
+            # Overlap with other job steps; one task on one node; unbuffered output.
+            step = (
+                "--overlap",
+                "--nodes=1",
+                "--ntasks=1",
+                "--export=ALL",
+                "--unbuffered",
+                "--kill-on-bad-exit=0",
+            )
+            return ("srun", *step, f"--nodelist={entry.name}", *there)
+        case EngineName.MPI:
+            # mpirun passes our standard input to rank 0. No binding, because jobs would inherit it from the agent.
+            one = ("--allow-run-as-root", "-np", "1", "--bind-to", "none", "-H", f"{entry.reached_at}:1")
+            return ("mpirun", *one, *there)
+
+
+def _ssh(entry: HostEntry, settings: SshSettings) -> tuple[str, ...]:
+    """Return ``ssh`` with options: never prompt, and detect a lost host within a minute."""
+    # ssh uses the first value of an option, so the user's options take precedence.
+    words = ["ssh", *settings.options, "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15"]
+    # No shared connection: it would outlive ours, and the next one would find it dead.
+    words += ["-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3", "-o", "ControlPath=none"]
+    if settings.config is not None:
+        words += ["-F", str(settings.config)]
+    if entry.user is not None:
+        words += ["-l", entry.user]
+    if entry.port is not None:
+        words += ["-p", str(entry.port)]
+    return tuple(words)
+
+
+HELLO = b"trainmark-agent"
+"""The line before the agent's first message; output of a login shell may precede it."""
+
+HEARTBEAT_S = 5.0
+"""Interval between the heartbeats of each side, in seconds."""
+
+SILENCE_LIMIT_S = 30.0
+"""Seconds of silence after which the other side counts as gone; shorter interruptions of a link are tolerated."""
+
+PART_BYTES = 1 << 20
+SPOOL_BYTES = 16 << 20
+"""A longer body is stored on disk."""
+
+_LONGEST_LINE = 64 << 20
+
+
+class NoMessageError(TrainmarkError):
+    """Data on a channel that is not a message of the protocol."""
+
+
+class Sender:
+    """The sending end of a channel, used by several threads."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self._free = file, threading.Lock()
+
+    def send(self, message: Mapping[str, Any], body: bytes | IO[bytes] = b"") -> None:
+        """Send a message; one with a long body needs an ``id``. Raises ``OSError`` when the channel is closed."""
+        if isinstance(body, bytes) and len(body) <= PART_BYTES:
+            self._write(message, body)
+            return
+        source = io.BytesIO(body) if isinstance(body, bytes) else body
+        while part := source.read(PART_BYTES):
+            self._write({"part": message["id"]}, part)
+        self._write({**message, "joined": True}, b"")
+
+    def send_if_free(self, message: Mapping[str, Any]) -> None:
+        """Send a message unless another one blocks the channel for ``BEAT_S``."""
+        if self._free.acquire(timeout=HEARTBEAT_S):
+            self._free.release()
+            self._write(message, b"")
+
+    def close(self) -> bool:
+        """Close the channel; return False if a blocked message prevents it."""
+        if not self._free.acquire(timeout=HEARTBEAT_S):
+            return False
+        try:
+            self._file.close()
+        finally:
+            self._free.release()
+        return True
+
+    def _write(self, message: Mapping[str, Any], body: bytes) -> None:
+        line = json.dumps({**message, "bytes": len(body)}, separators=(",", ":"))
+        with self._free:
+            self._file.write(line.encode() + b"\n" + body)
+            self._file.flush()
+
+
+def receive(file: IO[bytes], heard: Callable[[], None]) -> Iterator[tuple[dict[str, Any], IO[bytes]]]:
+    """Yield the messages of a channel with their bodies until it ends; ``heard`` is called for every received part.
+
+    Raises ``NoMessageError`` for data that is not a message.
+    """
+    parts: dict[Any, IO[bytes]] = {}
+    while (one := _one(file)) is not None:
+        heard()
+        message, body = one
+        if "part" in message:
+            if message["part"] not in parts:
+                parts[message["part"]] = tempfile.SpooledTemporaryFile(SPOOL_BYTES)  # noqa: SIM115 (the reader closes it)
+            parts[message["part"]].write(body)
+        elif message.pop("joined", False):
+            whole = parts.pop(message.get("id"), None) or io.BytesIO()
+            whole.seek(0)
+            yield message, whole
+        else:
+            yield message, io.BytesIO(body)
+
+
+def _one(file: IO[bytes]) -> tuple[dict[str, Any], bytes] | None:
+    line = file.readline(_LONGEST_LINE)
+    if not line:
+        return None
+    try:
+        message = json.loads(line)
+        size = message.pop("bytes")
+        if not 0 <= size <= PART_BYTES:
+            raise ValueError(size)
+    except (ValueError, AttributeError, KeyError, TypeError, RecursionError):
+        raise NoMessageError(
+            f"it sent {line[:80]!r}, which is not a message of trainmark's protocol"
+        ) from None
+    body = file.read(size)
+    return None if len(body) < size else (message, body)
+
 
 START_LIMIT_S = 60.0
 """Time limit for an agent's first message, in seconds; importing trainmark from a slow disk takes long."""

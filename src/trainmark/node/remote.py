@@ -15,8 +15,7 @@ from trainmark import __file__ as package
 from trainmark import __version__
 from trainmark.files import default_home
 from trainmark.node.archives import unpack
-from trainmark.node.connection import Connection
-from trainmark.node.engines import agent_command
+from trainmark.node.connection import Connection, agent_command
 from trainmark.node.jobs import (
     ClockOffset,
     Host,
