@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from trainmark.cli.main import main
-from trainmark.environment.pip import unreachable_index
+from trainmark.environment.creation import unreachable_index
 from trainmark.printable import fit
 
 ROOT = Path(__file__).parents[2]
@@ -57,7 +57,7 @@ def test_without_a_network_the_index_is_named_and_not_the_lock(tmp_path: Path) -
 
 @pytest.mark.process
 def test_pip_without_an_index_is_reported_as_that(tmp_path: Path) -> None:
-    from trainmark.environment.pip import Installer
+    from trainmark.environment.creation import Installer
     from trainmark.errors import TrainmarkError
 
     pytest.importorskip("pip")

@@ -9,8 +9,8 @@ import pytest
 from tiny_framework import make_wheel
 
 from trainmark.environment import CreationRequest, FrameworkEntry, Variant, find_entry
+from trainmark.environment.creation import Installer
 from trainmark.environment.interpreter import Interpreter
-from trainmark.environment.pip import Installer
 
 MakeVenv = Callable[[Installer, Interpreter], None]
 

@@ -29,7 +29,7 @@ from trainmark.environment import (
     run_environ,
     state_of,
 )
-from trainmark.environment.pip import last_error
+from trainmark.environment.creation import last_error
 from trainmark.errors import InputError, TrainmarkError
 
 NCCL = "def nccl(): return (2, 27, 3)\n"

@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING
 from trainmark.imports import attach
 
 if TYPE_CHECKING:
-    from trainmark.environment.checking import EnvironmentReport, check
-    from trainmark.environment.creation import CreatedEnvironment, CreationRequest, create, remove
+    from trainmark.environment.checking import (
+        EnvironmentFinding,
+        EnvironmentReport,
+        Inspection,
+        check,
+        inspect,
+        verify_environment,
+    )
+    from trainmark.environment.creation import CreatedEnvironment, CreationRequest, create, make_lock, remove
     from trainmark.environment.entry import Extra, FrameworkEntry, Placeholder, Variant, entries, find_entry
-    from trainmark.environment.inspection import EnvironmentFinding, Inspection, inspect, verify_environment
     from trainmark.environment.listing import EnvironmentRow, overview
     from trainmark.environment.locations import Stamp, folder_of, log_of, read_stamp
-    from trainmark.environment.relock import make_lock
     from trainmark.environment.resolving import (
         SYSTEM,
         Environment,
@@ -71,13 +76,18 @@ __all__ = [
 __getattr__ = attach(
     __name__,
     {
-        ".checking": ("EnvironmentReport", "check"),
-        ".creation": ("CreatedEnvironment", "CreationRequest", "create", "remove"),
+        ".checking": (
+            "EnvironmentFinding",
+            "EnvironmentReport",
+            "Inspection",
+            "check",
+            "inspect",
+            "verify_environment",
+        ),
+        ".creation": ("CreatedEnvironment", "CreationRequest", "create", "make_lock", "remove"),
         ".entry": ("Extra", "FrameworkEntry", "Placeholder", "Variant", "entries", "find_entry"),
-        ".inspection": ("EnvironmentFinding", "Inspection", "inspect", "verify_environment"),
         ".listing": ("EnvironmentRow", "overview"),
         ".locations": ("Stamp", "folder_of", "log_of", "read_stamp"),
-        ".relock": ("make_lock",),
         ".resolving": (
             "SYSTEM",
             "Environment",

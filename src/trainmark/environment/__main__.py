@@ -4,7 +4,7 @@ import json
 import sys
 from pathlib import Path
 
-from trainmark.environment.inspection import verify_environment
+from trainmark.environment.checking import verify_environment
 from trainmark.environment.resolving import MARK, ProbedEnvironment, UnusableEnvironment, is_known, resolve
 
 
