@@ -19,7 +19,6 @@ from trainmark.campaign.listener import ProgressListener
 from trainmark.campaign.quiet import QuietWait
 from trainmark.campaign.resume import (
     SAVED_CERTIFICATES,
-    Finished,
     as_attempts,
     budget_left,
     collect,
@@ -50,15 +49,24 @@ from trainmark.workload import BuiltinSource, UnsupportedByCard, Workloads
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-class Persistence:
-    """Saves a campaign's results; owns the database connection while the campaign runs."""
+class FinishedRuns:
+    """A campaign's finished runs, in their folders and in the database, which is open while the campaign runs.
+
+    ``cases`` are those that the campaign runs; an earlier call may have run others of the suite.
+    """
 
     def __init__(
-        self, directory: ResultDirectory, suite: Suite, workloads: Workloads, command: str | None = None
+        self,
+        cases: Sequence[Case],
+        directory: ResultDirectory,
+        suite: Suite,
+        workloads: Workloads,
+        command: str | None = None,
     ) -> None:
-        self._directory = directory
-        self._suite = suite
-        self._workloads = workloads
+        self.cases = tuple(cases)
+        self._directory, self._suite, self._workloads = directory, suite, workloads
+        # A run that could not be started measured nothing, and its cause may be gone by now.
+        self._runs = {case.id: [run for run in self._read(case) if run.started_at] for case in cases}
         self._store, self.database_note = _open_store(directory.path.resolve() / DATABASE)
         # Relative to the database: the directory may be moved and remains the same campaign.
         try:
@@ -67,26 +75,40 @@ class Persistence:
             self._store.close()
             raise
 
-    def result(self, case: Case, record: OutcomeRecord) -> RunResult:
-        """Return a finished run's result, read from its folder."""
-        return collect_run(self._suite, case, self._workloads, self._directory, record)
+    def of(self, case: Case) -> Sequence[RunResult]:
+        """Return a case's finished runs."""
+        return self._runs[case.id] if case.id in self._runs else self._read(case)
 
-    def keep(self, case: Case, result: RunResult) -> None:
-        """Store a finished run, and link its log under the name by which the suite publishes it."""
-        found = manifest_in(self._directory.path / result.directory)
-        self._store.add(self._campaign, case, result, None if found is None else environment_of(found))
-        if result.log is not None:
-            _link(self._directory.path / result.log, self._directory.path / result.directory / LOG)
+    def next_repeat(self, case: Case) -> int:
+        """Return the number of the case's next run."""
+        return 1 + max((run.repeat for run in self.of(case)), default=0)
 
-    def forget_unfinished(self, cases: Iterable[Case]) -> None:
-        """Remove the stored runs of these cases that the directory has no longer, because they are to be repeated."""
+    def keep(self, case: Case, record: OutcomeRecord) -> RunResult:
+        """Save the record of a run of one of the cases; return its result.
+
+        Raises the ``OSError`` of a full disk for a run that failed because of it; that run stays unfinished.
+        """
+        folder = self._directory.run(case, record.repeat)
+        # Signals are deferred, so that a Ctrl-C at this moment does not lose a finished run.
+        with deferred_signals():
+            result = self._result(case, record)
+            require_space(folder, result.outcome)
+            # A run without a measurement is "invalid", which is known only after its files were read.
+            update = {"case_id": case.id, "outcome": result.outcome, "reason": result.reason}
+            write_record(folder, record.model_copy(update=update))
+            self._add(case, result)
+            self._runs[case.id].append(result)
+        return result
+
+    def forget_unfinished(self) -> None:
+        """Remove the stored runs of the cases that the directory has no longer, because they are to be repeated."""
         finished = {
             (name, repeat)
-            for case in cases
+            for case in self.cases
             for repeat in self._directory.finished(case)
             for name in (case.id, case.earlier_id)
         }
-        of_cases = {name for case in cases for name in (case.id, case.earlier_id)}
+        of_cases = {name for case in self.cases for name in (case.id, case.earlier_id)}
         stored = self._store.known_runs(self._campaign)
         gone = [name for name in stored if name[0] in of_cases and name not in finished]
         if gone:
@@ -96,21 +118,35 @@ class Persistence:
         """Store the certificates of equal work, replacing those stored before."""
         self._store.certify(self._campaign, shown)
 
-    def catch_up(self, finished: Iterable[Finished]) -> None:
+    def catch_up(self) -> None:
         """Store the finished runs that are missing in the database or were judged differently before.
 
         A run is missing if trainmark was killed between disk and database; changed gates lead to a different judgement.
+        A database that was rebuilt lacks the runs of all of the suite's cases.
         """
         known = self._store.known_runs(self._campaign)
-        for case, runs in finished:
-            for run in runs:
+        for case in self.cases if self.database_note is None else self._suite.cases:
+            for run in self.of(case):
                 earlier = (case.earlier_id, run.repeat) in known and case.earlier_id != case.id
                 if not earlier and known.get((case.id, run.repeat)) != document_of(run):
-                    self.keep(case, run)
+                    self._add(case, run)
 
     def close(self) -> None:
         """Close the database."""
         self._store.close()
+
+    def _read(self, case: Case) -> list[RunResult]:
+        return [self._result(case, record) for record in self._directory.finished(case).values()]
+
+    def _result(self, case: Case, record: OutcomeRecord) -> RunResult:
+        return collect_run(self._suite, case, self._workloads, self._directory, record)
+
+    def _add(self, case: Case, result: RunResult) -> None:
+        """Store a finished run, and link its log under the name by which the suite publishes it."""
+        found = manifest_in(self._directory.path / result.directory)
+        self._store.add(self._campaign, case, result, None if found is None else environment_of(found))
+        if result.log is not None:
+            _link(self._directory.path / result.log, self._directory.path / result.directory / LOG)
 
 
 def _open_store(path: Path) -> tuple[Store, str | None]:
@@ -156,44 +192,6 @@ def explain_full_disk(out: Path) -> Iterator[None]:
         raise TrainmarkError(
             f"{out}: the disk is full; all finished runs are saved: free some space and continue with --resume"
         ) from None
-
-
-class FinishedRuns:
-    """The finished runs of a campaign's cases, and of cases that only an earlier call ran."""
-
-    def __init__(self, cases: Sequence[Case], directory: ResultDirectory, persistence: Persistence) -> None:
-        self.cases = tuple(cases)
-        self._directory, self._persistence = directory, persistence
-        # A run that could not be started measured nothing, and its cause may be gone by now.
-        self._runs = {case.id: [run for run in self._read(case) if run.started_at] for case in cases}
-
-    def of(self, case: Case) -> Sequence[RunResult]:
-        """Return a case's finished runs."""
-        return self._runs[case.id] if case.id in self._runs else self._read(case)
-
-    def next_repeat(self, case: Case) -> int:
-        """Return the number of the case's next run."""
-        return 1 + max((run.repeat for run in self.of(case)), default=0)
-
-    def keep(self, case: Case, record: OutcomeRecord) -> RunResult:
-        """Save the record of a run of one of the cases; return its result.
-
-        Raises the ``OSError`` of a full disk for a run that failed because of it; that run stays unfinished.
-        """
-        folder = self._directory.run(case, record.repeat)
-        # Signals are deferred, so that a Ctrl-C at this moment does not lose a finished run.
-        with deferred_signals():
-            result = self._persistence.result(case, record)
-            require_space(folder, result.outcome)
-            # A run without a measurement is "invalid", which is known only after its files were read.
-            update = {"case_id": case.id, "outcome": result.outcome, "reason": result.reason}
-            write_record(folder, record.model_copy(update=update))
-            self._persistence.keep(case, result)
-            self._runs[case.id].append(result)
-        return result
-
-    def _read(self, case: Case) -> list[RunResult]:
-        return [self._persistence.result(case, record) for record in self._directory.finished(case).values()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,16 +240,15 @@ def run_campaign(order: Order, listener: ProgressListener) -> CampaignEnding:
         aside += directory.set_failed_aside(order.cases) if order.retry_failed else []
         for message in aside:
             listener.readying(message)
-        persistence = Persistence(directory, order.suite, workloads, shlex.join(order.command))
+        finished = FinishedRuns(order.cases, directory, order.suite, workloads, shlex.join(order.command))
         try:
             if aside:
                 # Otherwise the database would have the old results until the repeated runs end.
-                persistence.forget_unfinished(order.cases)
-            finished = FinishedRuns(order.cases, directory, persistence)
+                finished.forget_unfinished()
             executor = Executor.at(run_env, order.suite, directory, listener, order.quiet)
-            return _Campaign(order, persistence, finished, executor, listener).run_to_end()
+            return _Campaign(order, finished, executor, listener).run_to_end()
         finally:
-            persistence.close()
+            finished.close()
             map_hosts(run_env.placed, lambda placed: _remove_empty(*placed, order.out))
 
 
@@ -270,7 +267,6 @@ class _Campaign:
     """One campaign: its order, its finished runs, and the executor and listener of the coming ones."""
 
     order: Order
-    persistence: Persistence
     finished: FinishedRuns
     executor: Executor
     listener: ProgressListener
@@ -333,14 +329,13 @@ class _Campaign:
 
             limits, saved = order.suite.limits, run_env.home / SAVED_CERTIFICATES
             certificates(run_env, own, order.out, limits, self.listener.readying, saved)
-        self.persistence.certify(stored_certificates(order.out))
+        self.finished.certify(stored_certificates(order.out))
 
     def _catch_up(self) -> None:
         """Store the finished runs that the database lacks; all of the suite's runs if it was rebuilt."""
-        if self.persistence.database_note is not None:
-            self.listener.readying(self.persistence.database_note)
-        cases = self.order.cases if self.persistence.database_note is None else self.order.suite.cases
-        self.persistence.catch_up((case, self.finished.of(case)) for case in cases)
+        if self.finished.database_note is not None:
+            self.listener.readying(self.finished.database_note)
+        self.finished.catch_up()
 
     def _run_cases(self) -> None:
         """Run case after case, or several on different hosts, until no case needs another run."""
