@@ -80,14 +80,14 @@ def test_two_variants_of_a_framework_are_trained_at_once_if_there_are_two_slots(
     )
     monkeypatch.setattr(certifying, "_is_there", lambda *_: True)
     (question,) = certifying.questions(run_env, cases)
-    both, together = threading.Barrier(2), []
+    both, overlapping = threading.Barrier(2), []
 
     def observe(_case: Case, _env: RunEnvironment, folder: Path, *_rest: object) -> object:
         if folder.name == "pytorch":
             return SimpleNamespace(steps=None, version="0", device="cpu")
         try:
             both.wait(timeout=30 if at_once else 0.2)
-            together.append(folder.name)
+            overlapping.append(folder.name)
         except threading.BrokenBarrierError:
             pass
         return "failed: x"
@@ -98,7 +98,7 @@ def test_two_variants_of_a_framework_are_trained_at_once_if_there_are_two_slots(
     certifying.answer(
         question, run_env, tmp_path / "out", Limits(), lambda _what: None, slots=Slots.of(slots)
     )
-    assert len(together) == (2 if at_once else 0)
+    assert len(overlapping) == (2 if at_once else 0)
 
 
 def test_checks_follow_one_another_on_two_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
