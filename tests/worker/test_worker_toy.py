@@ -16,7 +16,9 @@ FLAGS = ("--framework=toy", "--steps=8", "--warmup-steps=2")
 TASK = ("--task=toy-regression", "--features=4")
 
 
-def start(events: Path, *flags: str, here: Path | None = None, **variables: str) -> "subprocess.Popen[str]":
+def start(
+    events: Path, *flags: str, here: Path | str | None = None, **variables: str
+) -> "subprocess.Popen[str]":
     """Start one rank with this Python, which has numpy."""
     return subprocess.Popen(
         [sys.executable, str(START), *FLAGS, *flags, f"--events={events}"],
