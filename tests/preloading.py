@@ -62,7 +62,14 @@ PRELOADS: Mapping[str, Preload] = {
     ),
     "mxnet": Preload(("mxnet",), {}),
     "paddle": Preload(("paddle",), {}),
-    "jax": Preload(("jax", "flax.linen", "flax.training.dynamic_scale", "optax"), {"JAX_PLATFORMS": "cpu"}),
+    "jax": Preload(
+        ("jax", "flax.linen", "flax.training.dynamic_scale", "optax"),
+        # A program runs for a few short steps: what its code wins is less than what the search for it takes.
+        {
+            "JAX_PLATFORMS": "cpu",
+            "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true",
+        },
+    ),
     "mindspore": Preload(("mindspore",), {"DNNL_MAX_CPU_ISA": "AVX2", "GLOG_v": "3"}),
 }
 

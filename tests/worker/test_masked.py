@@ -34,6 +34,8 @@ training = pytest.mark.training
 every_framework = of_each(COMPILERS, scope="module", marks=[training])
 # Where JAX has another program to compile.
 rarely_jax = of_each(COMPILERS, scope="module", marks=[training], rarely=["jax"])
+# Where TensorFlow has several to trace and others show the same.
+rarely_jax_and_tensorflow = of_each(COMPILERS, scope="module", marks=[training], rarely=["jax", "tensorflow"])
 
 
 @pytest.fixture(scope="module")
@@ -82,17 +84,26 @@ def test_the_loss_begins_at_guessing_word_and_sentence_and_the_one_batch_is_lear
     assert losses[-1] < losses[0]
 
 
-@rarely_jax
-@pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
-def test_two_ranks_stay_alike_with_either_optimizer(framework: str, optimizer: str, tmp_path: Path) -> None:
+def two_ranks(framework: str, folder: Path, optimizer: str) -> Ran:
+    """Return rank 0 of a run of two, which has ended well."""
     given = {**RUN, "compiler": COMPILERS[framework], "optimizer": optimizer}
-    first, second = start(framework, tmp_path, given, ranks=2)
+    first, second = start(framework, folder, given, ranks=2)
     assert (first.code, second.code) == (0, 0), first.stderr + second.stderr
     assert first.last["ranks_agree"]
     assert first.last["suspect"] == []
-    if optimizer == "lamb":
-        # Of each parameter that decays, from weights and moments alone.
-        assert first.last["after_window"]["trust_ratio_off"] < 0.01
+    return first
+
+
+@rarely_jax
+def test_two_ranks_stay_alike(framework: str, tmp_path: Path) -> None:
+    two_ranks(framework, tmp_path, "adamw")
+
+
+@rarely_jax_and_tensorflow
+def test_two_ranks_stay_alike_with_lamb(framework: str, tmp_path: Path) -> None:
+    first = two_ranks(framework, tmp_path, "lamb")
+    # Of each parameter that decays, from weights and moments alone.
+    assert first.last["after_window"]["trust_ratio_off"] < 0.01
 
 
 @rarely_jax
@@ -155,7 +166,7 @@ def sequences(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@rarely_jax
+@rarely_jax_and_tensorflow
 def test_the_loss_is_that_of_all_words_however_ranks_and_parts_divide_them(
     framework: str, sequences: Path, tmp_path: Path
 ) -> None:
@@ -174,7 +185,8 @@ def test_the_loss_is_that_of_all_words_however_ranks_and_parts_divide_them(
     assert counts[0] == counts[1] < 8 * LENGTH * (STEPS - WARMUP)
 
 
-@rarely_jax
+# The others' loaders are those of the other tasks of text (test_language.py).
+@of_each(COMPILERS, marks=[training], rarely={*COMPILERS} - {"pytorch"})
 def test_the_number_of_loader_processes_changes_nothing_in_the_batches(
     framework: str, sequences: Path, tmp_path: Path
 ) -> None:
