@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -52,23 +51,26 @@ def without_profiles(results: Results) -> list[CaseResult]:
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Results]:
-    """Measure without a profile; return the folder and its results."""
+def plain(tmp_path_factory: pytest.TempPathFactory) -> tuple[Bench, Results]:
+    """Measure without a profile; return the bench and its results."""
     bench = Bench(tmp_path_factory.mktemp("measured"))
     write(bench)
-    return bench.folder, bench.run()
+    return bench, bench.run()
 
 
 @pytest.fixture
-def before(measured: tuple[Path, Results], bench: Bench) -> Results:
-    """Put what was measured without a profile into the bench."""
-    shutil.copytree(measured[0], bench.folder, dirs_exist_ok=True)
-    return measured[1]
+def measured(plain: tuple[Bench, Results], request: pytest.FixtureRequest) -> tuple[Bench, Results]:
+    """Return a bench with a copy of what was measured without a profile, and its results."""
+    bench, results = plain
+    place = f"of-{request.node.name}"
+    shutil.copytree(bench.out, bench.folder / place)
+    return Bench(bench.folder, place), results
 
 
 @pytest.mark.training
 @needs_framework("pytorch")
-def test_a_profile_is_one_run_more_and_no_measurement(bench: Bench, before: Results) -> None:
+def test_a_profile_is_one_run_more_and_no_measurement(measured: tuple[Bench, Results]) -> None:
+    bench, before = measured
     write(bench, profile=True)
 
     results = bench.run(resume=True)
@@ -117,8 +119,9 @@ def test_a_program_without_a_profile_has_its_reason_and_its_number(bench: Bench)
 @pytest.mark.training
 @needs_framework("pytorch")
 def test_a_profile_that_fails_is_its_own_outcome_and_is_repeated_on_request(
-    bench: Bench, before: Results
+    measured: tuple[Bench, Results],
 ) -> None:
+    bench, before = measured
     write(bench, profile=True)
     # What an interrupted call left behind.
     (folder := bench.out / "runs" / before.cases[0].id / "profile").mkdir()
