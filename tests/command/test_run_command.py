@@ -138,6 +138,20 @@ def test_the_work_of_a_step_is_computed_from_what_is_varied_and_counted_in_the_g
     assert "images/s" in capsys.readouterr().out
 
 
+def test_a_known_log_is_counted_in_another_unit_by_the_stated_work_of_a_step(tmp_path: Path) -> None:
+    """Tokens where a program prints samples, and the reverse: nothing differs, they are other units."""
+    words = "--style nanogpt --batch-size 64 --steps 200"
+    _, results = measured(tmp_path, words, "--repeats", "1", "--work-per-step", "64", "--unit", "samples/s")
+
+    (run,) = runs(results)
+    ends = json.loads((tmp_path / "clock.json").read_text())
+    skipped = run["measurement"]["warmup_steps"]
+    true = 64 * (len(ends) - skipped) / (ends[-1] - ends[skipped - 1])
+    assert run["measurement"]["unit"] == "samples/s"
+    assert run["measurement"]["throughput"] == pytest.approx(true, rel=0.05)
+    assert "work-per-step-differs" not in {doubt["code"] for doubt in run["suspicions"]}
+
+
 @pytest.mark.parametrize(
     ("text", "error"),
     [

@@ -351,6 +351,7 @@ def _measurement_of(
     work = work_of_step(case, card)
     printed = read.facts.global_batch
     timed = _with_arrivals(_with_work(work, read), clock, is_stamped=found.is_stamped)
+    another_unit = _in_another_unit(card, timed)
     read, result = _measured_by_work(card, work, warmup_steps, timed) or _measured_by_rule(
         card, work, warmup_steps, timed, found.counted_unit
     )
@@ -382,7 +383,7 @@ def _measurement_of(
         suspicions=(
             *log_suspicions(problems),
             *_buffering(clock),
-            *_work_differs(work, printed),
+            *(() if another_unit else _work_differs(work, printed)),
             *contradictions(case, card, commands, alone, read, log),
         ),
     )
@@ -391,14 +392,18 @@ def _measurement_of(
 def _measured_by_work(
     card: Card, work: int | None, warmup_steps: int | None, read: ParsedLog
 ) -> tuple[ParsedLog, RuleResult] | None:
-    """Return a guessed log and its number by the stated work of a step and the time of the steps; None without both.
+    """Return a log and its number by the stated work of a step and the time of the steps; None without both.
 
-    What the card states comes before the rate and the unit that a guess assumes. A printed rate of the same unit that
-    differs is a doubt.
+    What the card states comes before the rate and the unit that a guess assumes; of a known format it counts only in
+    another unit than the log's, as tokens where samples are printed. A printed rate of the same unit that differs is a
+    doubt.
     """
-    if work is None or read.status is not Status.GUESSED:
+    if work is None or not (read.status is Status.GUESSED or _in_another_unit(card, read)):
         return None
-    by_work = replace(read, unit=card.unit or read.unit, records=replace(read.records, rate=None))
+    facts = replace(read.facts, global_batch=work) if _in_another_unit(card, read) else read.facts
+    by_work = replace(
+        read, unit=card.unit or read.unit, facts=facts, records=replace(read.records, rate=None)
+    )
     result = measure_log(by_work, _rule_of(card, warmup_steps, by_work))
     if result.value is None:
         return None
@@ -495,6 +500,10 @@ def last_line_of(log: Path) -> str:
     """Return the last line of a log as the end of a sentence: a program that refuses often ends with code 0."""
     last = last_line(read_tail(log).decode(errors="replace"))
     return f"; its last line: {printable_line(last)[:200]}" if last else _SILENT
+
+
+def _in_another_unit(card: Card, read: ParsedLog) -> bool:
+    return card.unit is not None and read.unit not in (None, card.unit)
 
 
 def _with_work(work: int | None, read: ParsedLog) -> ParsedLog:
