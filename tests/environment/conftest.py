@@ -64,6 +64,10 @@ def _pip_is_linked(
         packages = next(seed.glob("lib/python3*/site-packages"))
         here = self.folder / packages.relative_to(seed)
         shutil.copytree(packages, here, copy_function=os.link, dirs_exist_ok=True)
+        for script in seed.glob("bin/pip*"):
+            launcher = self.folder / "bin" / script.name
+            launcher.write_text(script.read_text().replace(str(seed), str(self.folder)))
+            launcher.chmod(0o755)
 
     monkeypatch.setattr(Installer, "make_venv", make_venv)
 
