@@ -178,3 +178,36 @@ def test_an_environment_without_the_framework_is_unsupported_and_says_which_pyth
     assert last["outcome"] == "unsupported"
     assert sys.executable in last["reason"]
     assert last["reason"] in done.stderr
+
+
+LOADER_ENDS_MEANWHILE = """
+import os
+import signal
+from types import SimpleNamespace
+from trainmark.worker.core import program
+from trainmark.worker.core.outcomes import FAILED, RunError
+
+def raise_as_torch(*_):
+    raise RuntimeError("DataLoader worker (pid 1) is killed by signal: Killed.")
+
+def run(*_):
+    signal.signal(signal.SIGCHLD, raise_as_torch)
+    raise RunError(FAILED, "a loader process ended")
+
+def classify(error, _failures):
+    os.kill(os.getpid(), signal.SIGCHLD)
+    return error
+
+program.import_backend = program.import_trainer = lambda *_: SimpleNamespace(FAILURES=())
+program._run, program.classify = run, classify
+program.main(["--framework", "pytorch"])
+"""
+
+
+def test_a_loader_process_that_ends_while_the_outcome_is_written_does_not_replace_it() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", LOADER_ENDS_MEANWHILE], capture_output=True, text=True, check=False
+    )
+
+    assert ran.returncode == 3
+    assert ran.stderr.splitlines()[-1] == "trainmark-worker: rank 0: failed: a loader process ended"

@@ -8,6 +8,7 @@ import contextlib
 import multiprocessing
 import os
 import resource
+import signal
 import sys
 import threading
 import traceback
@@ -86,6 +87,8 @@ def main(arguments: Sequence[str]) -> int:
         one_of(settings.framework, "exchange of gradients", settings.gradients, exchanges)
         _run(settings, place, trainer, events, opened.append)
     except Exception as error:
+        # torch raises in a handler of its own when one of its loader processes ends: not while the outcome is written.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         stopped = classify(error, failures)
         if stopped is None:
             traceback.print_exc()
