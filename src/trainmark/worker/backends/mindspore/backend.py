@@ -53,18 +53,6 @@ def loss_scaler(precision: Precision, recipe: Recipe) -> Any:
     return amp.StaticLossScaler(recipe.loss_scale)
 
 
-def choose_mode(compiler: str) -> None:
-    """Run cells operator by operator (``none``) or compiled as a whole (``graph``); raise ``RunError`` for others."""
-    one_of("MindSpore", "compiler", compiler, (NONE, GRAPH))
-    if compiler == GRAPH:
-        ms.set_context(mode=ms.GRAPH_MODE)
-        return
-    ms.set_context(mode=ms.PYNATIVE_MODE)
-    # Threads that hand operators from queue to queue spin while they wait. That hides the latency of an accelerator;
-    # on a CPU they take the cores from the kernels.
-    ms.runtime.launch_blocking()
-
-
 def own_threads() -> set[int]:
     """Return the threads of this process."""
     return {int(task.name) for task in Path("/proc/self/task").iterdir()}
@@ -211,7 +199,13 @@ class MindSporeTraining(Training):
         refuse_gaps(settings, place, "cpu" if settings.device == "auto" else settings.device)
         self.precision = find_precision("MindSpore", settings.precision, PRECISIONS)
         ms.set_device("CPU")
-        choose_mode(settings.compiler)
+        one_of("MindSpore", "compiler", settings.compiler, (NONE, GRAPH))
+        self.compiled = settings.compiler == GRAPH
+        ms.set_context(mode=ms.GRAPH_MODE if self.compiled else ms.PYNATIVE_MODE)
+        if not self.compiled:
+            # Threads that hand operators from queue to queue spin while they wait. That hides the latency of an
+            # accelerator; on a CPU they take the cores from the kernels.
+            ms.runtime.launch_blocking()
         before = own_threads()
         feed = None if settings.synthetic else self.open_loader(settings, place)
         loading = own_threads() - before
@@ -220,7 +214,6 @@ class MindSporeTraining(Training):
         bind_threads(settings.threads, place, loading)
         # On a CPU, a step has been computed when its call returns.
         super().__init__(settings, ranks, HostTimers(slots_for(settings.steps)), self.to_batch, feed)
-        self.compiled = settings.compiler == GRAPH
         ms.set_seed(settings.seed)
         self.build()
 

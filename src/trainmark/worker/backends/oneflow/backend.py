@@ -4,7 +4,7 @@ import inspect
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -42,13 +42,6 @@ def choose_precision(name: str) -> Precision:
     precision = find_precision("OneFlow", name, PRECISIONS)
     os.environ[TF32_SWITCH] = "1" if precision.tf32 else "0"
     return precision
-
-
-def autocast(precision: Precision, compiler: str) -> AbstractContextManager[Any]:
-    """Return the context of an eager forward pass; a graph is rewritten for its precision as a whole instead."""
-    if not precision.mixed or compiler == GRAPH:
-        return nullcontext()
-    return flow.autocast("cuda", dtype=getattr(flow, precision.compute))
 
 
 def sgd(decays: Sequence[tuple[list[Any], float]], recipe: Recipe, device: Any) -> Any:
@@ -193,7 +186,10 @@ class OneFlowTraining(Training):
         self._parameters = count_parameters(network)
         self.network = self.ranks.wrap(network)
         self.optimizer = optimizer_of(self.network)
-        self.autocast = autocast(self.precision, self.settings.compiler)
+        self.autocast: Any = nullcontext()
+        if self.precision.mixed and self.settings.compiler != GRAPH:
+            # A graph is rewritten for its precision as a whole instead.
+            self.autocast = flow.autocast("cuda", dtype=getattr(flow, self.precision.compute))
         self.graph: Any = None
         if self.settings.compiler == GRAPH:
             recipe, precision = self.settings.recipe, self.precision

@@ -84,16 +84,6 @@ NONE = "none"
 BACKENDS: dict[str, str | None] = {NONE: None, "to_static": None, "to_static-cinn": "CINN"}
 
 
-def check_compiler(name: str) -> None:
-    """Raise ``RunError`` if this Paddle has no such compiler.
-
-    ``to_static`` takes CINN as a backend from any build, and leaves it out silently if it is missing.
-    """
-    one_of("PaddlePaddle", "compiler", name, BACKENDS)
-    if BACKENDS[name] == "CINN" and not paddle.is_compiled_with_cinn():
-        raise RunError(UNSUPPORTED, f"{name}: this PaddlePaddle is built without the compiler CINN")
-
-
 def compile_learner(learner: nn.Layer, name: str, specification: list[Any]) -> None:
     """Make the learner one program of static shapes, which its first call compiles.
 
@@ -102,14 +92,6 @@ def compile_learner(learner: nn.Layer, name: str, specification: list[Any]) -> N
     """
     if name != NONE:
         paddle.jit.to_static(learner, input_spec=specification, backend=BACKENDS[name], full_graph=True)
-
-
-def trace(learner: nn.Layer, batch: tuple[Any, ...]) -> float:
-    """Compile the learner for the batch, as its first call would; return the seconds that it took."""
-    program: Any = learner.forward
-    started = time.perf_counter()
-    program.get_concrete_program(*batch)
-    return time.perf_counter() - started
 
 
 def programs(learner: nn.Layer) -> int:
@@ -260,7 +242,11 @@ class PaddleTraining(Training):
         self.device = choose_device(settings.device, place)
         refuse_gaps(settings, place, self.device)
         self.precision = choose_precision(settings.precision, self.device)
-        check_compiler(settings.compiler)
+        one_of("PaddlePaddle", "compiler", settings.compiler, BACKENDS)
+        if BACKENDS[settings.compiler] == "CINN" and not paddle.is_compiled_with_cinn():
+            # ``to_static`` takes CINN as a backend from any build, and leaves it out silently if it is missing.
+            reason = f"{settings.compiler}: this PaddlePaddle is built without the compiler CINN"
+            raise RunError(UNSUPPORTED, reason)
         feed = None if settings.synthetic else self.open_loader(settings, place)
         group = Group(place, self.device)
         if settings.threads:
@@ -308,8 +294,11 @@ class PaddleTraining(Training):
     def train(self, index: int) -> None:
         self._schedule.step(index)
         if index == 0 and self._compile_s is not None:
+            batch, started = self.passed_at_once(), time.perf_counter()
             with auto_cast(self.precision):
-                self._compile_s = trace(self._learner, self.passed_at_once())
+                # As its first call would.
+                self._learner.forward.get_concrete_program(*batch)
+            self._compile_s = time.perf_counter() - started
         loss = self._pass()
         self.ranks.average(self._parameters)
         if self.scaler is None:

@@ -2,6 +2,7 @@
 
 import logging
 import math
+import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -15,7 +16,7 @@ import tensorflow as tf
 
 from ...core.backend import Observation, repeated
 from ...core.choices import one_of, refuse_gaps, require_version
-from ...core.facts import PROCESS, Facts, assert_parameters
+from ...core.facts import PROCESS, Facts, assert_parameters, cpu_name
 from ...core.optimizers import Moments
 from ...core.place import Place
 from ...core.precision import Precision, find_precision, require_capability
@@ -23,7 +24,7 @@ from ...core.settings import ADAM, LAMB, AdamRecipe, Recipe, Settings
 from ...core.training import Training
 from ...core.window import HostTimers, slots_for
 from ...tasks.products import observe_product
-from .collectives import Device, Group, choose_device, compute_threads, device_name, limit_threads, wait_for
+from .collectives import Device, Group, choose_device, limit_threads
 
 PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16")
 """The precisions."""
@@ -391,7 +392,13 @@ class TensorFlowTraining(Training):
         return whole.get_concrete_function(self._rates[index], *batch).graph.as_graph_def()
 
     def synchronize(self) -> None:
-        wait_for(self.device)
+        """Wait for all that was handed over: the GPU's stream, and then what TensorFlow itself still queues.
+
+        What ``tf.test.experimental.sync_devices`` does, which fails beside other ranks: it names their devices too. The
+        end of ``async_scope`` waits for the queues.
+        """
+        with tf.experimental.async_scope(), tf.device(self.device.path):
+            tf.raw_ops.SyncDevice()
 
     @contextmanager
     def profiling(self, folder: Path) -> Iterator[Callable[[str], AbstractContextManager[Any]]]:
@@ -401,13 +408,15 @@ class TensorFlowTraining(Training):
             yield tf.profiler.experimental.Trace
 
     def facts(self) -> Facts:
-        build = tf.sysconfig.get_build_info() if self.device.gpu is not None else {}
+        gpu, threads = self.device.gpu, int(tf.config.threading.get_intra_op_parallelism_threads())
+        details = {} if gpu is None else tf.config.experimental.get_device_details(gpu)
+        build = {} if gpu is None else tf.sysconfig.get_build_info()
         return Facts(
             framework_version=tf.__version__,
             device=self.device.type,
-            device_name=device_name(self.device),
+            device_name=cpu_name() if gpu is None else str(details.get("device_name", "GPU")),
             parameters=count_parameters(self.model),
-            threads=compute_threads(),
+            threads=threads or len(os.sched_getaffinity(0)),
             optimizer=self.optimizer.name,
             implementation=self.optimizer.kernel,
             loss_scaled=self._scale.enabled,

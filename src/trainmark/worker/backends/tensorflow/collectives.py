@@ -1,6 +1,5 @@
 """The device of a rank in TensorFlow, and all ranks: MultiWorkerMirroredStrategy, one replica a process."""
 
-import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, NamedTuple
@@ -8,7 +7,6 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from ...core.choices import own_gpu
-from ...core.facts import cpu_name
 from ...core.place import Place, Ranks
 
 
@@ -48,29 +46,6 @@ def limit_threads(threads: int, device: Device) -> None:
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     if device.gpu is None:
         tf.config.threading.set_inter_op_parallelism_threads(1)
-
-
-def compute_threads() -> int:
-    """Return how many threads share the work of one operation."""
-    requested = int(tf.config.threading.get_intra_op_parallelism_threads())
-    return requested or len(os.sched_getaffinity(0))
-
-
-def wait_for(device: Device) -> None:
-    """Wait for all that was handed over: the GPU's stream, and then what TensorFlow itself still queues.
-
-    What ``tf.test.experimental.sync_devices`` does, which fails beside other ranks: it names their devices too. The end
-    of ``async_scope`` waits for the queues.
-    """
-    with tf.experimental.async_scope(), tf.device(device.path):
-        tf.raw_ops.SyncDevice()
-
-
-def device_name(device: Device) -> str:
-    """Return what the vendor calls the device."""
-    if device.gpu is not None:
-        return str(tf.config.experimental.get_device_details(device.gpu).get("device_name", "GPU"))
-    return cpu_name()
 
 
 ROLE = "worker"
