@@ -19,12 +19,14 @@ from mxnet.gluon import HybridBlock
 from ...core.choices import one_of, refuse_gaps
 from ...core.facts import PROCESS, Facts, cpu_name, peak_resident_bytes
 from ...core.outcomes import UNSUPPORTED, RunError
+from ...core.peers import Peers
 from ...core.place import Place
 from ...core.precision import Precision, find_precision
 from ...core.settings import Recipe, Settings
 from ...core.training import Training
 from ...core.window import DeviceTimers, HostTimers, slots_for
-from .collectives import algorithm_search, choose_context, import_horovod, open_collective, openmp_threads
+from . import collectives
+from .collectives import COLLECTIVES, Collective
 
 PRECISIONS = ("fp32", "amp-fp16", "amp-bf16")
 """The precisions."""
@@ -231,11 +233,11 @@ class MXNetTraining(Training):
     def __init__(self, settings: Settings, place: Place) -> None:
         if not mx.__version__.startswith("1.9."):
             raise RunError(UNSUPPORTED, f"MXNet 1.9 is needed; this is {mx.__version__}")
-        self.context = choose_context(settings.device, place)
+        self.context = collectives.choose_context(settings.device, place)
         refuse_gaps(settings, place, "cpu" if self.context.device_type == "cpu" else "cuda")
         one_of("MXNet", "compiler", settings.compiler, COMPILERS)
         if settings.collective == "horovod" and place.world_size > 1:
-            import_horovod()
+            collectives.import_horovod()
         self.precision = choose_precision(settings.precision)
         feed = None if settings.synthetic else self.open_loader(settings, place)
         mx.random.seed(settings.seed)
@@ -245,7 +247,9 @@ class MXNetTraining(Training):
                 network.hybridize(static_alloc=True, static_shape=True)
         weights = [parameter.data() for parameter in trainable(self.model)]
         self._progress = Progress(slots_for(settings.steps), weights)
-        collective = open_collective(settings.collective, place, self._progress.fail)
+        collective = Collective(place)
+        if place.world_size > 1:
+            collective = COLLECTIVES[settings.collective](Peers(place, self._progress.fail))
         super().__init__(settings, collective, self._progress, self.to_batch_of(settings), feed)
 
         recipe = settings.recipe
@@ -301,14 +305,14 @@ class MXNetTraining(Training):
             device="cpu" if cpu else "cuda",
             device_name=cpu_name() if cpu else "GPU",
             parameters=count_parameters(self.model),
-            threads=in_engine(openmp_threads),
+            threads=in_engine(collectives.openmp_threads),
             implementation="sgd, in the workers",
             loss_scaled=self.precision.scaled,
             compiler_mode=COMPILERS[self.settings.compiler],
             peak_memory_of=PROCESS if cpu else "device, in use after the run",
             others={
                 "onednn": mx.runtime.Features().is_enabled("MKLDNN"),
-                "algorithm_search": None if cpu else algorithm_search(),
+                "algorithm_search": None if cpu else collectives.algorithm_search(),
             },
         )
 

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import mxnet as mx
@@ -90,7 +90,15 @@ class ParameterServer(SeveralRanks):
         place = peers.place
         self.divisor = place.world_size
         assert place.address is not None
-        os.environ.update(_variables(place))
+        # Of ps-lite: https://mxnet.apache.org/versions/1.9.1/api/faq/distributed_training. ZeroMQ connects to names,
+        # but listens only on numeric addresses.
+        os.environ.update(
+            DMLC_PS_ROOT_URI=place.numeric_address_of(0),
+            DMLC_PS_ROOT_PORT=str(place.port),
+            DMLC_NUM_WORKER=str(place.world_size),
+            DMLC_NUM_SERVER=str(place.world_size // place.local_world_size),
+            DMLC_NODE_HOST=place.numeric_address_of(place.rank),
+        )
         roles = ["scheduler"] * (place.rank == 0) + ["server"] * (place.local_rank == 0)
         self._helpers = [_start(role) for role in roles]
         os.environ["DMLC_ROLE"] = "worker"
@@ -156,11 +164,6 @@ class Horovod(SeveralRanks):
         self._peers.leave()
 
 
-def open_collective(name: str, place: Place, on_lost: Callable[[RunError], None]) -> Collective:
-    """Return the requested collective, with all ranks in it; ``on_lost`` is called for a lost one."""
-    return COLLECTIVES[name](Peers(place, on_lost)) if place.world_size > 1 else Collective(place)
-
-
 def import_horovod() -> Any:
     """Return ``horovod.mxnet``; raise ``RunError`` (unsupported), with the remedy, if it is missing."""
     try:
@@ -175,21 +178,6 @@ def import_horovod() -> Any:
 
 
 COLLECTIVES: dict[str, type[SeveralRanks]] = {"native": ParameterServer, "horovod": Horovod}
-
-
-def _variables(place: Place) -> dict[str, str]:
-    """Return the variables of ps-lite; see https://mxnet.apache.org/versions/1.9.1/api/faq/distributed_training.
-
-    ZeroMQ connects to names, but listens only on numeric addresses.
-    """
-    nodes = place.world_size // place.local_world_size
-    return {
-        "DMLC_PS_ROOT_URI": place.numeric_address_of(0),
-        "DMLC_PS_ROOT_PORT": str(place.port),
-        "DMLC_NUM_WORKER": str(place.world_size),
-        "DMLC_NUM_SERVER": str(nodes),
-        "DMLC_NODE_HOST": place.numeric_address_of(place.rank),
-    }
 
 
 def _start(role: str) -> subprocess.Popen[bytes]:

@@ -15,7 +15,7 @@ from ...core.facts import Facts, cpu_name
 from ...core.optimizers import STEP_EPOCHS
 from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.place import Place
-from ...core.precision import Precision, find_precision
+from ...core.precision import find_precision
 from ...core.settings import Recipe, Settings
 from ...core.training import Training
 from ...core.window import HostTimers, slots_for
@@ -26,22 +26,14 @@ NONE, GRAPH = "none", "graph"
 
 
 PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16")
-"""The precisions."""
+"""The precisions; ``gaps.json`` refuses two where OneFlow lacks them.
+
+Its autocast turns itself off on a CPU, with no more than a warning (``amp/autocast_mode.py``), and its ``GradScaler``
+works in ``nn.Graph`` alone.
+"""
 
 TF32_SWITCH = "ONEFLOW_EP_CUDA_ENABLE_TF32_EXECUTION"
 """The variable that OneFlow's CUDA streams read when they are made; TF32 is on without it (``cuda_stream.cpp``)."""
-
-
-def choose_precision(name: str) -> Precision:
-    """Return the precision and set OneFlow's TF32 switch for it, before anything is put on a GPU.
-
-    Raises ``RunError`` (unsupported) for one that this worker does not have. Two are gaps (``gaps.json``): OneFlow's
-    autocast turns itself off on a CPU, with no more than a warning (``amp/autocast_mode.py``), and its ``GradScaler``
-    works in ``nn.Graph`` alone.
-    """
-    precision = find_precision("OneFlow", name, PRECISIONS)
-    os.environ[TF32_SWITCH] = "1" if precision.tf32 else "0"
-    return precision
 
 
 def sgd(decays: Sequence[tuple[list[Any], float]], recipe: Recipe, device: Any) -> Any:
@@ -153,7 +145,9 @@ class OneFlowTraining(Training):
         gpu = own_gpu("OneFlow", settings.device, gpus, place)
         self.device = flow.device("cpu") if gpu is None else flow.device("cuda", gpu)
         refuse_gaps(settings, place, self.device.type)
-        self.precision = choose_precision(settings.precision)
+        self.precision = find_precision("OneFlow", settings.precision, PRECISIONS)
+        # Before anything is put on a GPU.
+        os.environ[TF32_SWITCH] = "1" if self.precision.tf32 else "0"
         if settings.threads:
             flow.set_num_threads(settings.threads)
         feed = None if settings.synthetic else self.open_loader(settings, place)
