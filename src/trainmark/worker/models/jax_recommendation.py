@@ -29,26 +29,22 @@ from ..tasks.recommendation.training import ClickTraining, ObservedConfig
 
 
 def init(model: Recommender, seed: int, dtype: Any) -> Params:
-    """Return fresh parameters. May be traced."""
-    drawn = _init_dlrm if isinstance(model, Dlrm) else _init_wide_deep
+    """Return fresh parameters; those of DLRM as the authors' program draws them. May be traced."""
+
+    def drawn(key: Any, name: str, shape: tuple[int, ...]) -> Any:
+        if name == TABLES:
+            sizes = np.array(column_sizes(shape[0]))
+            limits = jnp.repeat(1 / np.sqrt(sizes), sizes, total_repeat_length=shape[0])[:, None]
+            return jax.random.uniform(key, shape, minval=-1) * limits.astype(jnp.float32)
+        if isinstance(model, Dlrm):
+            share = 2 / sum(shape) if name.endswith("weight") else 1 / shape[0]
+            return jax.random.normal(key, shape) * math.sqrt(share)
+        if name.endswith("bias"):
+            return jnp.zeros(shape)
+        limit = glorot_limit(shape) if name.endswith("weight") else TABLE_LIMIT
+        return jax.random.uniform(key, shape, minval=-limit, maxval=limit)
+
     return backend.draw_weights(model, seed, dtype, drawn)
-
-
-def _init_wide_deep(key: Any, name: str, shape: tuple[int, ...]) -> Any:
-    limit = glorot_limit(shape) if name.endswith("weight") else TABLE_LIMIT
-    if name.endswith("bias"):
-        return jnp.zeros(shape)
-    return jax.random.uniform(key, shape, minval=-limit, maxval=limit)
-
-
-def _init_dlrm(key: Any, name: str, shape: tuple[int, ...]) -> Any:
-    """Return weights as the authors' program draws them."""
-    if name == TABLES:
-        sizes = np.array(column_sizes(shape[0]))
-        limits = jnp.repeat(1 / np.sqrt(sizes), sizes, total_repeat_length=shape[0])[:, None]
-        return jax.random.uniform(key, shape, minval=-1) * limits.astype(jnp.float32)
-    share = 2 / sum(shape) if name.endswith("weight") else 1 / shape[0]
-    return jax.random.normal(key, shape) * math.sqrt(share)
 
 
 def make_loss(model: Recommender, precision: Precision, share: float, observed: Tap) -> Callable[..., Any]:
