@@ -8,11 +8,8 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-NODES = "TRAINMARK_NODES"
-"""The variable with the addresses of all nodes, separated by commas; not needed on one node."""
-
-RESERVED_PORTS = 4
-"""The rendezvous port and those after it that belong to no rank."""
+NODES, RESERVED_PORTS = "TRAINMARK_NODES", 4
+"""The variable with all nodes' addresses, separated by commas; the ports from the rendezvous on that are no rank's."""
 
 
 class Place(NamedTuple):

@@ -38,11 +38,8 @@ class ObservedLayers(NamedTuple):
     sequence_length: int | None
 
 
-USEFUL = "useful_tokens"
-"""The counter of the tokens that are predicted within a document."""
-
-LARGEST_SHARE = 0.5
-"""The largest plausible share of one token among those that are predicted."""
+USEFUL, LARGEST_SHARE = "useful_tokens", 0.5
+"""The counter of the tokens that are predicted within a document; the largest plausible share of one of them."""
 
 Text = TypeVar("Text", bound=LanguageSettings)
 

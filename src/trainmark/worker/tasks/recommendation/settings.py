@@ -7,11 +7,8 @@ from dataclasses import dataclass
 from ...core.settings import ADAM, AdamRecipe, Recipe, Settings, positive
 from .architectures import ARCHITECTURES, Recommender
 
-DENSE_GRADIENTS = "dense"
-"""A gradient of a table has all of its rows, those that no sample of the batch looked up as zeros."""
-
-SPARSE_GRADIENTS = "sparse"
-"""A gradient of a table is a list of the rows that were looked up."""
+DENSE_GRADIENTS, SPARSE_GRADIENTS = "dense", "sparse"
+"""A gradient of a table has all of its rows, zeros where no sample looked one up, or is a list of those looked up."""
 
 EPOCH_SAMPLES = 36_672_493
 """An epoch of made-up data is as long as the training part that the published pre-processing makes of Criteo's log."""
