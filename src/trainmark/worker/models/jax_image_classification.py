@@ -199,11 +199,11 @@ def convolutions_of(jaxpr: Any, kinds: Sequence[str] = (CONVOLUTION,)) -> list[A
     return found
 
 
-def layers_of(jaxpr: Any, model: str) -> list[observing.ObservedLayer]:
+def layers_of(jaxpr: Any, model: str) -> list[tuple[str, str]]:
     """Return the convolutions and products of a traced step, also of its backward pass, by their inputs' type."""
     names = iter([layer.name for layer in ARCHITECTURES[model].convolutions])
     return [
-        observing.ObservedLayer(
+        (
             next(names, "backward") if operation.primitive.name == CONVOLUTION else "classifier",
             operation.invars[0].aval.dtype.name,
         )

@@ -166,8 +166,7 @@ class MindSporeImageTraining(MindSporeTraining, ImageTraining):
             types = [*zip(names, convolutions), *(("classifier", dtype) for dtype in products)]
         norms = zip(names, cells(self.model, nn.BatchNorm2d))
         not_training = [name for name, norm in norms if not norm.training]
-        layers = [observing.ObservedLayer(name, dtype) for name, dtype in types]
-        return observing.ObservedLayers(layers, *observing.measured(images.asnumpy()), not_training)
+        return observing.ObservedLayers(types, *observing.measured(images.asnumpy()), not_training)
 
     def own_pass(self) -> Observation:
         """Pass the batch forward and backward with the step's own network and loss, operator by operator."""

@@ -139,7 +139,7 @@ def operator_by_operator(*networks: HybridBlock) -> Iterator[None]:
             block._active = True
 
 
-def _types(model: HybridBlock, name: str) -> list[observing.ObservedLayer]:
+def _types(model: HybridBlock, name: str) -> list[tuple[str, str]]:
     """Return the types of the operands of the convolutions and products in the network's graph."""
     traced = getattr(model, "_cached_graph", ())
     if traced:
@@ -152,12 +152,12 @@ def _types(model: HybridBlock, name: str) -> list[observing.ObservedLayer]:
     described = iter([conv.name for conv in ARCHITECTURES[name].convolutions])
     kinds = {"Convolution": lambda: next(described, "?"), "FullyConnected": lambda: "classifier"}
     nodes = {node["name"]: node["op"] for node in json.loads(outputs.tojson())["nodes"]}
-    found: list[observing.ObservedLayer] = []
+    found: list[tuple[str, str]] = []
     for output, dtype in zip(outputs.list_outputs(), types):
         kind = nodes.get(output[: -len("_output")]) if output.endswith("_output") else None
         if kind in kinds:
             known = np.dtype(dtype)
-            found.append(observing.ObservedLayer(kinds[kind](), "bfloat16" if known.names else str(known)))
+            found.append((kinds[kind](), "bfloat16" if known.names else str(known)))
     return found
 
 

@@ -162,12 +162,12 @@ def _describe(conv: Any, output: Any) -> observing.Described:
     return conv.weight.shape[2:], conv._stride, padding, conv._groups, values
 
 
-def _in_program(program: Any) -> list[observing.ObservedLayer]:
+def _in_program(program: Any) -> list[tuple[str, str]]:
     """Return the convolutions and products of a compiled program, and the types of their results."""
     kinds = ("pd_op.conv2d", "pd_op.depthwise_conv2d", "pd_op.matmul")
     operations = [operation for operation in program.global_block().ops if operation.name() in kinds]
     return [
-        observing.ObservedLayer(f"{operation.name()} {number}", type_name(operation.results()[0].dtype))
+        (f"{operation.name()} {number}", type_name(operation.results()[0].dtype))
         for number, operation in enumerate(operations)
     ]
 
@@ -250,7 +250,7 @@ class PaddleImageTraining(PaddleTraining, ImageTraining):
             self.step(index)
         if not images:
             return observing.ObservedLayers()
-        layers = [observing.ObservedLayer(name, dtype) for name, dtype in types.items()]
+        layers = list(types.items())
         if program is not None:
             layers = _in_program(program)
             not_training = [name for name, norm in norms if not norm.training]

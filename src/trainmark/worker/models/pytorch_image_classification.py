@@ -350,7 +350,7 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
             return observing.ObservedLayers()
         images = inputs[0].float()
         return observing.ObservedLayers(
-            [observing.ObservedLayer(name, operands.get(name, kind)) for name, kind in outputs.items()],
+            [(name, operands.get(name, kind)) for name, kind in outputs.items()],
             image_size=(images.shape[2], images.shape[3]),
             input_mean=float(images.mean()),
             input_deviation=float(images.std()),

@@ -223,13 +223,11 @@ def operand_types(layers: Sequence[Any]) -> Iterator[dict[str, str]]:
             layer.call = call
 
 
-def layers_of(graph: Any) -> list[observing.ObservedLayer]:
+def layers_of(graph: Any) -> list[tuple[str, str]]:
     """Return the convolutions and products of a graph and of the functions that it calls, and their types."""
     nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
     return [
-        observing.ObservedLayer(node.name, tf.dtypes.as_dtype(node.attr["T"].type).name)
-        for node in nodes
-        if node.op in PRODUCTS
+        (node.name, tf.dtypes.as_dtype(node.attr["T"].type).name) for node in nodes if node.op in PRODUCTS
     ]
 
 
@@ -332,7 +330,7 @@ class TensorFlowImageTraining(TensorFlowTraining, ImageTraining):
             names = [*(conv.name + ".conv" for conv in self._convolutions), "classifier"]
             with operand_types([self.model.get_layer(name) for name in names]) as types:
                 self.step(index)
-            layers = [observing.ObservedLayer(name, dtype) for name, dtype in types.items()]
+            layers = list(types.items())
         else:
             batch = self.batch
             self.step(index)

@@ -150,21 +150,14 @@ Bytes that were not normalised have a mean near 120 and a deviation near 60; sca
 """
 
 
-class ObservedLayer(NamedTuple):
-    """A convolution or product: its name, and the type of what came out of it."""
-
-    name: str
-    dtype: str
-
-
 class ObservedLayers(NamedTuple):
-    """A step's layers; what a framework does not show is None.
+    """The names of a step's convolutions and products and the types of their results; what is not shown is None.
 
     ``image_size`` (height, width), ``input_mean`` and ``input_deviation`` are of what the first layer got;
     ``not_training`` names the batch norms that are not in training mode.
     """
 
-    layers: Sequence[ObservedLayer] | None = None
+    layers: Sequence[tuple[str, str]] | None = None
     image_size: tuple[int, int] | None = None
     input_mean: float | None = None
     input_deviation: float | None = None
