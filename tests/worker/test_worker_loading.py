@@ -1,7 +1,6 @@
 """How far loaders work ahead, and that a window never silently counts what was loaded before it."""
 
 import pickle
-from collections.abc import Iterator
 from itertools import islice
 from multiprocessing import get_context
 from typing import Any, Literal
@@ -93,11 +92,10 @@ def codes(*ranks: RankLoading) -> list[str]:
 
 
 def test_a_loader_process_that_is_killed_while_it_hands_a_batch_over_is_no_lost_rank() -> None:
-    def batches() -> Iterator[Any]:
+    def batch(_number: int) -> Any:
         raise ConnectionResetError(104, "Connection reset by peer")
-        yield
 
-    feed = LoadedFeed(batches(), lambda batch: batch, 8, None)
+    feed = LoadedFeed(map(batch, range(1)), lambda batch: batch, 8, None)
 
     with pytest.raises(RunError) as failure:
         feed.next()
