@@ -209,8 +209,12 @@ def test_the_slow_host_is_named(launcher: str, measurement: Measurement) -> None
     assert sentence in (measurement.out / "report.md").read_text()
 
 
-def test_srun_is_measured_in_an_allocation_and_as_a_job(measurement: Measurement) -> None:
-    """Measure two of an allocation's three hosts, then submit the ``command.yaml`` that this wrote."""
+@pytest.mark.parametrize("as_job", [False, pytest.param(True, marks=pytest.mark.rare)])
+def test_srun_is_measured_in_an_allocation_and_as_a_job(as_job: bool, measurement: Measurement) -> None:
+    """Measure two of an allocation's three hosts, then submit the ``command.yaml`` that this wrote.
+
+    The script of a job is golden (``tests/submission``), and submitted rarely.
+    """
     hosts, out = measurement.hosts, "/root/by-srun"
     trainmark = f"{THERE} -m trainmark.cli.main"
     job = {"job": {"out": f"{out}/again", "python": THERE, "gpus": 0}}
@@ -235,6 +239,8 @@ def test_srun_is_measured_in_an_allocation_and_as_a_job(measurement: Measurement
         wait_for(lambda: slurm_is_idle(hosts))
         on_node01(f"salloc --quiet --nodes=3 --exclusive {trainmark} run {options} -- {program}")
         check(f"{out}/first", ["node01", "node02"])
+        if not as_job:
+            return
 
         on_node01(f"printf %s {shlex.quote(json.dumps(job))} > {out}/job.yaml")
         planned = f"{trainmark} plan {out}/first/command.yaml --hosts {out}/job.yaml --as sbatch"
