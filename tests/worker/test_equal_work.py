@@ -56,8 +56,8 @@ Train = Callable[..., dict[str, object]]
 
 def with_framework(*names: str) -> object:
     marks = [needs_framework(name) for name in names]
-    # Its step is looked into operation by operation, each of which is a program that XLA compiles: a minute of them.
-    if "jax" in names:
+    # Its step is looked into operation by operation, each of which is a program that XLA compiles.
+    if "jax" in names and not {*names} <= {"jax", "pytorch"}:
         marks.append(pytest.mark.rare)
     # What asks one framework alone runs beside its other tests.
     group = f"worker-{names[0]}" if len(names) == 1 else "equal-work"
