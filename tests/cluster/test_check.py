@@ -18,6 +18,13 @@ pytestmark = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def _one_short_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connect each pair of hosts once, and time each device for a moment: no test asks how fast they are."""
+    monkeypatch.setattr("trainmark.check.network._ROUNDS", 1)
+    monkeypatch.setattr("trainmark.check.bandwidth._ROUND_S", 0.02)
+
+
 def connected(hosts: Cluster) -> tuple[RemoteHost, ...]:
     """Return the hosts' agents by ssh, from this process."""
     made = connect_hosts(load_hosts(str(hosts.state / "hosts.yaml"), os.environ))
@@ -25,10 +32,7 @@ def connected(hosts: Cluster) -> tuple[RemoteHost, ...]:
 
 
 @pytest.mark.usefixtures("tidy")
-def test_a_host_that_refuses_is_reported_and_the_others_are_checked(
-    hosts: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("trainmark.check.bandwidth._ROUND_S", 0.02)
+def test_a_host_that_refuses_is_reported_and_the_others_are_checked(hosts: Cluster, tmp_path: Path) -> None:
     with hosts.fault("refuse", "node02"):
         chosen = connected(hosts)
         try:
