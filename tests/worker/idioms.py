@@ -123,7 +123,7 @@ IDIOMS: Mapping[str, Idiom] = {
             (flags(data="/nowhere", loader="dali"), "TensorFlow has no loader 'dali'"),
             (flags(collective="horovod"), "no collective 'horovod'; it has native"),
         ),
-        little_memory=flags(batch_per_device=6_000, image_size=64, memory_limit=2_000_000_000),
+        little_memory=flags(batch_per_device=20_000, image_size=64, memory_limit=2_000_000_000),
     ),
     "mxnet": Idiom(
         flags=flags(layout="nchw", compiler="hybridize"),
