@@ -40,6 +40,9 @@ OVERFLOWS = 17
 LAST_BITS, TINY = 13, 2.0**-100
 """The bits of FP32's 24 that neither BF16 (8) nor FP16 (11) has, and a size below which FP32 has fewer digits."""
 
+RESIDUE = 2.0**-18
+"""The share of the largest gradient up to which another one may be what rounding leaves of zero."""
+
 LEAST, MOST = 16, 4096
 """The fewest and the most elements of an array that are compared: for FP32 the chance of a doubt is 2**-208."""
 
@@ -282,7 +285,7 @@ def check_digits(step: WitnessedStep) -> Verified:
         arrays["second moment"] = dict(moments.second)
     expected = training.expected()
     if step.alone is not None and expected.compute_dtype == "float32" and not expected.tf32:
-        arrays["gradient"] = dict(step.alone.gradients)
+        arrays["gradient"] = _without_residues(step.alone.gradients)
     narrow = [
         f"{kind} of {name}"
         for kind, named in arrays.items()
@@ -295,6 +298,19 @@ def check_digits(step: WitnessedStep) -> Verified:
         sentence = f"All elements of the {narrow[0]}{more} fit in 16 bits, but FP32 was requested."
         found.doubt("stored-in-16-bits", sentence)
     return found
+
+
+def _without_residues(gradients: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the gradients less those that are zero but for rounding: what remains of terms that cancel has few digits.
+
+    That of a scale before another batch norm is such a one.
+    """
+    finite = {
+        name: np.abs(np.ravel(array)[np.isfinite(np.ravel(array))]) for name, array in gradients.items()
+    }
+    sizes = {name: float(array.max(initial=0.0)) for name, array in finite.items()}
+    least = RESIDUE * max(sizes.values(), default=0.0)
+    return {name: array for name, array in gradients.items() if sizes[name] > least}
 
 
 def _moved(before: Any, after: Any) -> Any:
