@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
-from trainmark.node.connection import SPOOL_BYTES
+SPOOL_BYTES = 16 << 20
+"""A longer body is stored on disk."""
 
 
 def pack_folder(folder: Path, without: Collection[str] = ()) -> IO[bytes]:

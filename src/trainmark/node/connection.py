@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from trainmark.errors import TrainmarkError
+from trainmark.node.archives import SPOOL_BYTES
 from trainmark.node.jobs import HostError, HostGoneError, HostOSError
 from trainmark.schema.hosts import EngineName, HostEntry, SshSettings
 
@@ -73,8 +74,6 @@ SILENCE_LIMIT_S = 30.0
 """Seconds of silence after which the other side counts as gone; shorter interruptions of a link are tolerated."""
 
 PART_BYTES = 1 << 20
-SPOOL_BYTES = 16 << 20
-"""A longer body is stored on disk."""
 
 _LONGEST_LINE = 64 << 20
 
