@@ -20,6 +20,17 @@ def arrived_pieces(path: Path, writes: list[tuple[float, bytes]]) -> list[tuple[
     return pieces(path, noted)
 
 
+def test_a_bar_arrives_with_its_text_also_if_the_next_message_is_printed_behind_it(tmp_path: Path) -> None:
+    """The Trainer's last bar: its logger begins no line of its own, 30 to 40 ms later."""
+    bar = b"\r100%|##########| 120/120 [00:11<00:00, 14.66it/s]"
+    writes = [(1000.0, b"{'loss': 9.3}\n" + bar), (1001.0, b"[INFO|trainer.py] \nTraining completed.\n")]
+    assert arrived_pieces(tmp_path / "train.log", writes) == [
+        (1000.0, b"{'loss': 9.3}\n\r"),
+        (1000.0, bar[1:] + b"[INFO|trainer.py] \n"),
+        (1001.0, b"Training completed.\n"),
+    ]
+
+
 def test_a_bar_that_begins_with_its_lines_end_arrived_with_its_text(tmp_path: Path) -> None:
     writes = [(1000.0 + second, b"\rstep %d" % second) for second in range(1, 5)]
     arrived = arrived_pieces(tmp_path / "train.log", writes)

@@ -599,19 +599,26 @@ def read_arrivals(path: Path) -> list[tuple[float, int]]:
     return noted
 
 
+_WHOLE_BAR = re.compile(rb"\|[^|\r\n]*\| [^\r\n\[]*\[[^\]\r\n]*\]$")
+"""A line that is a progress bar to its end, as tqdm prints it."""
+_LINE_END = re.compile(rb"[\r\n]+")
+
+
 def pieces(path: Path, arrivals: list[tuple[float, int]]) -> list[tuple[float, bytes]]:
     """Return the whole lines of the log at ``path`` that arrived at each moment; the rest came with the last one.
 
     A progress bar begins with its line's end, so the end of a line may come long after its text: the line arrived
-    with its text.
+    with its text, also if something else is printed behind the bar then.
     """
     found: list[tuple[float, bytes]] = []
     carry, carried_at = b"", arrivals[-1][0] if arrivals else 0.0
     with path.open("rb") as file:
         for (_, before), (moment, size) in pairwise(arrivals):
             data = file.read(max(0, size - before))
-            if carry and data[:1] in (b"\r", b"\n"):
-                ended = len(data) - len(data.lstrip(b"\r\n"))
+            ended = len(data) - len(data.lstrip(b"\r\n"))
+            if not ended and _WHOLE_BAR.search(carry) and (end := _LINE_END.search(data)):
+                ended = end.end()
+            if carry and ended:
                 found.append((carried_at, carry + data[:ended]))
                 carry, data = b"", data[ended:]
             data = carry + data
