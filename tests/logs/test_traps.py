@@ -579,6 +579,15 @@ def test_means_of_the_last_steps_of_short_epochs_agree_with_their_total_time(rea
     assert steps_shown(log("0:00:30")) == 2 * 61
 
 
+def test_the_total_time_of_an_epoch_has_the_printed_time_of_its_first_step(read: Reader) -> None:
+    """On a GPU the first step takes 20 s, the 199 others 13 s: what the program prints of both agrees."""
+    line = "Epoch: [0]  [{n:3}/200]  eta: 0:01:00  lr: 0.1  loss: 2.3 (2.3)  time: {t:.4f}  data: 0.0001\n"
+    lines = "".join(line.format(n=n, t=21.7 if n == 0 else 0.065) for n in range(0, 200, 20))
+    head = "Namespace(batch_size=8, model='resnet50', world_size=1)\n"
+    assert "totals-disagree" not in _doubts(read(head + lines + "Epoch: [0] Total time: 0:00:34\n"))
+    assert "totals-disagree" in _doubts(read(head + lines + "Epoch: [0] Total time: 0:00:59\n"))
+
+
 def test_a_rate_of_micro_batches_is_checked_against_the_tokens_per_step(read: Reader) -> None:
     line = "step {n:05d}/21400 (0.05%) | loss: 8.1 | dt: 440.12ms | tok/sec: {rate:,} | mfu: 48.02 | total\n"
     head = "Total batch size 524,288 => gradient accumulation steps: 8\n"

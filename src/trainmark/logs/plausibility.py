@@ -235,6 +235,7 @@ def totals_disagree(log: ParsedLog) -> Iterator[Problem]:
         return
     own, done = _own(log)
     from_zero = counts_from_zero(log.records)
+    opening, opening_s = _opening(log)
     printed = least = most = 0.0
     for epoch, (first, last) in _spans(log).items():
         if own.get(epoch, 0.0) > 0 and last > first and epoch in log.epoch_seconds:
@@ -243,6 +244,8 @@ def totals_disagree(log: ParsedLog) -> Iterator[Problem]:
             before = float(steps_since_restart(np.array([first]), from_zero, log.step_interval)[0])
             least += own[epoch] / done[epoch] * (last - first + before)
             most += own[epoch] / done[epoch] * (last - first + log.step_interval)
+            if epoch == opening:
+                most += before * max(0.0, opening_s - own[epoch] / done[epoch])
     expected = min(max(printed, least), most)
     if expected > 0 and abs(printed / expected - 1) > _MOST_DEVIATION:
         sentence = (
@@ -264,6 +267,13 @@ def _spans(log: ParsedLog) -> dict[int, tuple[float, float]]:
             first, last = found.get(int(epoch), (np.inf, -np.inf))
             found[int(epoch)] = min(first, float(in_epoch.min())), max(last, float(in_epoch.max()))
     return found
+
+
+def _opening(log: ParsedLog) -> tuple[float, float]:
+    """Return the epoch and the printed seconds a step of the first record: its step compiles."""
+    if log.records.epoch is None or log.records.step_time_s is None:
+        return float("nan"), 0.0
+    return float(log.records.epoch.array(0, 1)[0]), float(log.records.step_time_s.array(0, 1)[0])
 
 
 def _own(log: ParsedLog) -> tuple[dict[int, float], dict[int, float]]:
