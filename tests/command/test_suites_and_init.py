@@ -151,3 +151,14 @@ def test_the_man_page_has_every_verb_and_is_valid(tmp_path: Path, capsys: pytest
     if shutil.which("man") is not None:
         (tmp_path / "trainmark.1").write_text(page)
         subprocess.run(["man", "-l", "trainmark.1"], capture_output=True, check=True)
+
+
+@pytest.mark.parametrize("verb", ["run", "plan"])
+def test_the_name_of_a_suite_that_comes_with_trainmark_is_answered_with_the_command_that_copies_it(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main([verb, "gpu"]) == 2
+    assert capsys.readouterr().err == (
+        f"trainmark {verb}: gpu: no such file; 'gpu' comes with trainmark: trainmark suites copy gpu gpu.yaml\n"
+    )

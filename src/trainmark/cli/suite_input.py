@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
+from importlib.resources import files as resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,11 @@ def read_suite(path: Path) -> Suite:
         suites = [name for name in (COMMAND_SUITE, SUITE) if (path / name).is_file()]
         example = f"; this result directory has {path / suites[0]}" if suites else ""
         raise InputError(f"{path}: is a folder; give the suite's file{example}")
+    name = path.name.removesuffix(".yaml")
+    if not path.exists() and (resources("trainmark") / "suites" / f"{name}.yaml").is_file():
+        raise InputError(
+            f"{path}: no such file; '{name}' comes with trainmark: trainmark suites copy {name} {name}.yaml"
+        )
     try:
         suite = load_suite(path)
     except InputError:
