@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from trainmark.logs import Status
 from trainmark.logs.bulk import fields_among_others, regular_fields
-from trainmark.logs.fields import _searched, depends_on_digits, extract, stamps
+from trainmark.logs.fields import _searched, extract, stamps
+from trainmark.logs.literals import depends_on_digits
 from trainmark.logs.records import has_bad_loss
 from trainmark.logs.synthetic import SampleRun
 from trainmark.logs.transport import clean, strip_colours

@@ -14,8 +14,8 @@ from trainmark.campaign.budget import (
     predict,
     why_left_out,
 )
-from trainmark.campaign.campaign import FinishedRuns
 from trainmark.campaign.executor import Executor, run_case
+from trainmark.campaign.finished_runs import FinishedRuns
 from trainmark.campaign.listener import ProgressListener
 from trainmark.campaign.resume import as_attempts, manifest_in
 from trainmark.campaign.schedule import Schedule

@@ -6,8 +6,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
 
-from trainmark.campaign.campaign import FinishedRuns
 from trainmark.campaign.executor import Executor, run_case
+from trainmark.campaign.finished_runs import FinishedRuns
 from trainmark.campaign.host_pool import pool_hosts
 from trainmark.campaign.identity import UnlikeRunsError
 from trainmark.campaign.listener import ProgressListener

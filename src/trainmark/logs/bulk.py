@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainmark.logs.digits import Characters, Ints, IrregularError, Starts
-from trainmark.logs.fields import (
+from trainmark.logs.literals import (
     VARYING,
     can_match,
     depends_on_digits,

@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trainmark.logs.fields import STAMP, VARYING, can_match, required_all
+from trainmark.logs.fields import STAMP
 from trainmark.logs.format import Format, LogContext, parse_positive
+from trainmark.logs.literals import VARYING, can_match, required_all
 from trainmark.logs.model import (
     MOST_OF_A_NOTE,
     SEVERAL_RUNS,

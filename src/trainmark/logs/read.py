@@ -14,7 +14,6 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from trainmark.logs.batches import count_batch
-from trainmark.logs.fields import can_match
 from trainmark.logs.format import (
     Format,
     GivenFormats,
@@ -23,6 +22,7 @@ from trainmark.logs.format import (
     ProgramFormats,
     parse_positive,
 )
+from trainmark.logs.literals import can_match
 from trainmark.logs.model import (
     Column,
     EndState,
