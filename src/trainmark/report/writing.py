@@ -148,6 +148,8 @@ def render_html(
     baseline: str | None = None,
 ) -> str:
     """Return the report as one self-contained HTML page; see ``render_markdown``."""
+    # A missing template library is found before anything is computed, so that the extra named is the page's.
+    page_environment()
     return to_html(compose(results, directory, language, base, baseline))
 
 
