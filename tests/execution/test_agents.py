@@ -493,3 +493,19 @@ def test_what_slurm_says_of_the_agents_step_reaches_nothing_that_it_starts(
     reported = probe_runner(host, 60).run(Command(0, ("env",), {}))
     found = {line.split("=")[0] for line in reported.out.decode().splitlines() if line.startswith("SLURM_")}
     assert found == {"SLURM_CONF"}
+
+
+def test_what_openmpi_says_of_the_agents_rank_reaches_nothing_that_it_starts(
+    host: RemoteHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the rank of the agent a program would join the agents' own job."""
+    of_rank = {
+        "OMPI_COMM_WORLD_RANK": "1",
+        "OMPI_COMM_WORLD_SIZE": "2",
+        "PMIX_RANK": "1",
+        "PRTE_LAUNCHED": "1",
+    }
+    for name, value in of_rank.items():
+        monkeypatch.setenv(name, value)
+    reported = probe_runner(host, 60).run(Command(0, ("env",), {}))
+    assert of_rank.keys() & {line.split("=")[0] for line in reported.out.decode().splitlines()} == set()
