@@ -421,6 +421,17 @@ def test_speeds_of_steps_that_become_faster_are_no_mean_since_the_start(tmp_path
         assert "mean since the start" not in row["problems"][0]["message"]
 
 
+def test_times_of_steps_of_which_some_are_slow_are_no_mean_since_the_start(tmp_path: Path) -> None:
+    """The first step is slow and the last ones are not: by a mean, the step after a slow one took less than nothing."""
+    slow = {0: 0.02367, 71: 0.02125, 79: 0.02121}
+    lines = (f"step {at} | loss 2.1 | step_time {slow.get(at, 0.02008):.5f} s\n" for at in range(80))
+
+    row = _row(tmp_path, "".join(lines), Facts(gpus=1, batch_per_device=1))
+
+    assert row["throughput"] == pytest.approx(1 / 0.0201, rel=0.01)
+    assert "mean since the start" not in row["problems"][0]["message"]
+
+
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_records_of_another_form_in_the_log_of_a_known_program_are_guessed(
     tmp_path: Path, is_stream: bool

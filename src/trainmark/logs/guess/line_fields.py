@@ -20,6 +20,7 @@ from trainmark.logs.guess.families import (
     preference,
     unit_of_counter,
 )
+from trainmark.logs.intervals import last_digit
 from trainmark.logs.model import Floats, median
 
 SECONDS = {"step_time_s": 1.0, "step_time_ms": 1e-3, "step_time_us": 1e-6}
@@ -390,6 +391,10 @@ def _is_mean_since_start(family: Family, counter: int, at: int, found: Meant) ->
     if not change or not approaches:
         return False
     between = np.diff(covered * means) / rises
+    # No step takes less than nothing: times of single steps that vary would.
+    coarse = (covered * means * last_digit(values))[1:] / rises
+    if (between < -2 * coarse).any():
+        return False
     usual = median(between)
     is_steady = usual > 0 and median(np.abs(between / usual - 1)) < _SAME
     return bool(is_steady and abs(means[-1] / usual - 1) > _ROUNDED)

@@ -3,8 +3,10 @@
 import os
 import signal
 import struct
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from multiprocessing.connection import wait
 from multiprocessing.pool import RUN, Pool
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -151,6 +153,10 @@ def _check_record(file: BinaryIO, records: Path, begin: int, end: int, classes: 
         )
 
 
+BROKEN = (ConnectionError, EOFError, FileNotFoundError)
+"""What the pool raises when a loader process ends while it hands a batch over."""
+EXIT_S = 5.0
+"""The longest wait for the exit of a loader process whose connection broke, in seconds."""
 PREFETCH_BATCHES = 3
 AHEAD = PREFETCH_BATCHES + 1
 """With the batch that is being made. MXNet has no count of the made ones."""
@@ -272,14 +278,16 @@ class LoaderPool(Pool):
         """Yield what is fetched from the processes; raise the ``RunError`` of one that ended with its batch."""
         try:
             yield from fetched
-        except (ConnectionError, EOFError, FileNotFoundError):
+        except BROKEN:
             if self._failure is None:
                 raise
             raise self._failure from None
 
     def terminate(self) -> None:
         """End the processes; Gluon's loader does so before it raises an error."""
-        if self._state == RUN and any(loader.exitcode is not None for loader in self._loaders):
+        # The connection of a process that was killed breaks a moment before its exit is known.
+        patience = EXIT_S if isinstance(sys.exc_info()[1], BROKEN) else 0.0
+        if self._state == RUN and wait([loader.sentinel for loader in self._loaders], patience):
             self._fail()
         if self._failure is None:
             super().terminate()
@@ -290,10 +298,14 @@ class LoaderPool(Pool):
             loader.kill()
 
     def _fail(self) -> None:
+        ended = wait([loader.sentinel for loader in self._loaders], 0.0)
+        for loader in self._loaders:
+            if loader.sentinel in ended:
+                loader.join(EXIT_S)
         codes = [loader.exitcode for loader in self._loaders if loader.exitcode is not None]
         code = codes[0] if codes else 0
-        ended = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        self._failure = RunError(FAILED, f"a loader process ended: {ended}")
+        reason = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        self._failure = RunError(FAILED, f"a loader process ended: {reason}")
         for result in list(self._cache.values()):
             result._set(0, (False, self._failure))
 
