@@ -34,6 +34,13 @@ def runs(results: dict[str, Any]) -> list[dict[str, Any]]:
     return [run for case in results["cases"] for run in case["runs"]]
 
 
+def true_rate(folder: Path, run: dict[str, Any], work: int) -> float:
+    """Return the work a second of the measured steps by the program's own clock; ``work`` is that of a step."""
+    ends = json.loads((folder / "clock.json").read_text())
+    skipped = run["measurement"]["warmup_steps"]
+    return float(work * (len(ends) - skipped) / (ends[-1] - ends[skipped - 1]))
+
+
 @pytest.fixture(autouse=True)
 def back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
@@ -117,9 +124,7 @@ def test_a_log_without_times_is_measured_by_the_arrival_of_its_lines(tmp_path: P
     _, results = measured(tmp_path, words, "--repeats", "1", "--work-per-step", "256", "--unit", "samples/s")
 
     (run,) = runs(results)
-    ends = json.loads((tmp_path / "clock.json").read_text())
-    skipped = run["measurement"]["warmup_steps"]
-    true = 256 * (len(ends) - skipped) / (ends[-1] - ends[skipped - 1])
+    true = true_rate(tmp_path, run, 256)
     assert run["measurement"]["unit"] == "samples/s"
     assert run["measurement"]["throughput"] == pytest.approx(true, rel=0.05)
 
@@ -144,9 +149,7 @@ def test_a_known_log_is_counted_in_another_unit_by_the_stated_work_of_a_step(tmp
     _, results = measured(tmp_path, words, "--repeats", "1", "--work-per-step", "64", "--unit", "samples/s")
 
     (run,) = runs(results)
-    ends = json.loads((tmp_path / "clock.json").read_text())
-    skipped = run["measurement"]["warmup_steps"]
-    true = 64 * (len(ends) - skipped) / (ends[-1] - ends[skipped - 1])
+    true = true_rate(tmp_path, run, 64)
     assert run["measurement"]["unit"] == "samples/s"
     assert run["measurement"]["throughput"] == pytest.approx(true, rel=0.05)
     assert "work-per-step-differs" not in {doubt["code"] for doubt in run["suspicions"]}

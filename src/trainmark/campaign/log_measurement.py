@@ -351,7 +351,6 @@ def _measurement_of(
     work = work_of_step(case, card)
     printed = read.facts.global_batch
     timed = _with_arrivals(_with_work(work, read), clock, is_stamped=found.is_stamped)
-    another_unit = _in_another_unit(card, timed)
     read, result = _measured_by_work(card, work, warmup_steps, timed) or _measured_by_rule(
         card, work, warmup_steps, timed, found.counted_unit
     )
@@ -383,7 +382,7 @@ def _measurement_of(
         suspicions=(
             *log_suspicions(problems),
             *_buffering(clock),
-            *(() if another_unit else _work_differs(work, printed)),
+            *(_work_differs(work, printed) if read.unit == timed.unit else ()),
             *contradictions(case, card, commands, alone, read, log),
         ),
     )
@@ -398,9 +397,10 @@ def _measured_by_work(
     another unit than the log's, as tokens where samples are printed. A printed rate of the same unit that differs is a
     doubt.
     """
-    if work is None or not (read.status is Status.GUESSED or _in_another_unit(card, read)):
+    in_another_unit = card.unit is not None and read.unit not in (None, card.unit)
+    if work is None or not (read.status is Status.GUESSED or in_another_unit):
         return None
-    facts = replace(read.facts, global_batch=work) if _in_another_unit(card, read) else read.facts
+    facts = replace(read.facts, global_batch=work) if in_another_unit else read.facts
     by_work = replace(
         read, unit=card.unit or read.unit, facts=facts, records=replace(read.records, rate=None)
     )
@@ -500,10 +500,6 @@ def last_line_of(log: Path) -> str:
     """Return the last line of a log as the end of a sentence: a program that refuses often ends with code 0."""
     last = last_line(read_tail(log).decode(errors="replace"))
     return f"; its last line: {printable_line(last)[:200]}" if last else _SILENT
-
-
-def _in_another_unit(card: Card, read: ParsedLog) -> bool:
-    return card.unit is not None and read.unit not in (None, card.unit)
 
 
 def _with_work(work: int | None, read: ParsedLog) -> ParsedLog:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from trainmark.files import restored
 from trainmark.node.machine import Nvml
@@ -184,7 +184,30 @@ class Sampler:
         )
 
 
-class Telemetry:
+class _InBackground:
+    """A context manager whose ``_work`` is done by a thread until ``_stop`` is set at the context's end."""
+
+    def __init__(self, name: str) -> None:
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+
+    def __enter__(self) -> Self:
+        """Start the thread."""
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Write the last line and stop; the file is then complete."""
+        self._stop.set()
+        self._thread.join()
+
+    def _work(self) -> None:
+        raise NotImplementedError
+
+
+class Telemetry(_InBackground):
     """A context manager that writes samples to ``path`` every ``interval_s`` seconds, less often in a long run.
 
     One line is written at once, one at the end. It never disturbs the run: a full disk or an unreadable /proc ends
@@ -206,21 +229,8 @@ class Telemetry:
         self._path, self._interval_s = path, interval_s
         self._clock = clock or Clock()
         self._sampler = Sampler(pid, nvml, self._clock, proc, allowed_cpus(), find, wrapper)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="trainmark-telemetry", daemon=True)
+        super().__init__("trainmark-telemetry")
         self.problem: str | None = None
-
-    def __enter__(self) -> "Telemetry":
-        """Start sampling."""
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Take the last sample and stop; the file is then complete."""
-        self._stop.set()
-        self._thread.join()
 
     def _work(self) -> None:
         try:
@@ -242,7 +252,7 @@ class Telemetry:
             self.problem = f"telemetry stopped: {error}"
 
 
-class ArrivalClock:
+class ArrivalClock(_InBackground):
     """A context manager that appends ``UNIX_TIME SIZE`` to ``path`` each time that ``log`` has become longer.
 
     The program writes into the log itself, so it is never slowed down. A full disk ends the noting, not the run.
@@ -250,20 +260,7 @@ class ArrivalClock:
 
     def __init__(self, log: Path, path: Path, interval_s: float = ARRIVAL_INTERVAL_S) -> None:
         self._log, self._path, self._interval_s = log, path, interval_s
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="trainmark-arrivals", daemon=True)
-
-    def __enter__(self) -> "ArrivalClock":
-        """Start noting."""
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Note the last size and stop; the file is then complete."""
-        self._stop.set()
-        self._thread.join()
+        super().__init__("trainmark-arrivals")
 
     def _work(self) -> None:
         try:
