@@ -53,24 +53,37 @@ def misbehave(behaviour: str) -> None:
         raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB")
 
 
-class Ring:
-    """Two ranks that meet by a socket; each sends its numbers, and both have the mean."""
+class Meeting:
+    """Ranks that meet at the first one by sockets: it averages the numbers of all, and all have the mean."""
 
-    def __init__(self, rank: int, meet: str) -> None:
+    def __init__(self, rank: int, ranks: int, meet: str) -> None:
         host, _, port = meet.rpartition(":")
-        if rank == 0:
-            with socket.create_server((host, int(port))) as server:
-                self._other = server.accept()[0].makefile("rw")
+        self._first = rank == 0
+        if self._first:
+            with socket.create_server((host, int(port)), backlog=ranks) as server:
+                self._others = [server.accept()[0].makefile("rw") for _ in range(ranks - 1)]
         else:
-            self._other = patiently((host, int(port))).makefile("rw")
+            self._others = [patiently((host, int(port))).makefile("rw")]
 
     def mean(self, numbers: list[float]) -> list[float]:
-        self._other.write(" ".join(map(repr, numbers)) + "\n")
-        self._other.flush()
-        others = [float(word) for word in self._other.readline().split()]
-        if not others:
+        if not self._first:
+            self._send(numbers)
+            return self._receive()[0]
+        all_numbers = [numbers, *self._receive()]
+        mean = [sum(column) / len(all_numbers) for column in zip(*all_numbers, strict=True)]
+        self._send(mean)
+        return mean
+
+    def _send(self, numbers: list[float]) -> None:
+        for other in self._others:
+            other.write(" ".join(map(repr, numbers)) + "\n")
+            other.flush()
+
+    def _receive(self) -> list[list[float]]:
+        lines = [other.readline() for other in self._others]
+        if not all(lines):
             raise ConnectionError("Connection closed by peer")
-        return [(one + other) / 2 for one, other in zip(numbers, others, strict=True)]
+        return [[float(word) for word in line.split()] for line in lines]
 
 
 def patiently(address: tuple[str, int]) -> socket.socket:
@@ -87,14 +100,14 @@ def train_line(rank: int, given: argparse.Namespace) -> Iterator[Step]:
 
     No framework is imported, so that a rank begins at once: this is for tests of who starts and ends the ranks.
     """
-    chance, ring = random.Random(rank), Ring(rank, given.meet)
-    weights = ring.mean([chance.random(), chance.random()])
+    chance, meeting = random.Random(rank), Meeting(rank, given.ranks, given.meet)
+    weights = meeting.mean([chance.random(), chance.random()])
     for number in range(given.steps):
         began = time.perf_counter()
         time.sleep(0.01)
         points = [chance.random() for _ in range(given.batch)]
         errors = [weights[0] + weights[1] * point - (2 + 3 * point) for point in points]
-        gradients = ring.mean(
+        gradients = meeting.mean(
             [sum(errors), sum(error * point for error, point in zip(errors, points, strict=True))]
         )
         weights = [
