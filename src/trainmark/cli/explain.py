@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from trainmark.insight import ExplainedRun, Explanation
     from trainmark.insight.sides import OtherSide
     from trainmark.logs import Facts
-    from trainmark.schema.results import CaseResult, Results
 
 app = typer.Typer(name="explain", add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
@@ -200,34 +199,8 @@ def _is_result(path: Path) -> bool:
 
 
 def _case(path: Path, chosen: str, name: str) -> "ExplainedRun":
+    from trainmark.cli.results import case_at
     from trainmark.insight.from_results import run_from_case
 
     results, case, folder = case_at(path, chosen, name)
     return run_from_case(results, case, name, folder)
-
-
-def case_at(path: Path, chosen: str, name: str) -> "tuple[Results, CaseResult, Path]":
-    """Return the case of a result that ``chosen`` names, or its only one, with the results and their directory.
-
-    Raises ``InputError`` if that is not one case.
-    """
-    from trainmark.campaign import results_of
-    from trainmark.cli.results import selected
-    from trainmark.errors import InputError
-    from trainmark.printable import counted
-    from trainmark.schema.names import RESULTS, RUNS
-    from trainmark.store import read_results
-
-    if path.parent.name == RUNS:
-        if chosen:
-            raise InputError(f"{name}: the folder names its case already")
-        path, chosen = path.parent.parent, path.name
-    results = results_of(path) if path.is_dir() else read_results(path)
-    exact = [case for case in results.cases if case.id == chosen]
-    cases = exact or list(selected(results, chosen or None).cases)
-    if len(cases) != 1:
-        known = ", ".join(case.id for case in cases[:4]) + (" …" if len(cases) > 4 else "")
-        raise InputError(
-            f"{name}: has {counted(len(cases), 'case')} ({known}): add #CASE, its id or axis=value, to choose one"
-        )
-    return results, cases[0], path if path.name != RESULTS else path.parent

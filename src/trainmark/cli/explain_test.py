@@ -71,7 +71,7 @@ def run_test(explanation: "Explanation", a: str, b: str, call: ExperimentOptions
 
 def _located(text: str) -> "tuple[CaseResult, Path]":
     """Return the case that a side names, and its result directory."""
-    from trainmark.cli.explain import case_at
+    from trainmark.cli.results import case_at
     from trainmark.schema.names import RESULTS, RUNS, SUITE
 
     path, _, chosen = text.partition("#")

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trainmark.schema.results import Results
+    from trainmark.schema.results import CaseResult, Results
 
 
 _SQLITE = b"SQLite format 3\0"
@@ -61,3 +61,29 @@ def selected(results: "Results", only: str | None) -> "Results":
     chosen = {case.id for case in select([result.case for result in results.cases], only)}
     cases = tuple(result for result in results.cases if result.case.id in chosen)
     return results.model_copy(update={"cases": cases, "findings": None})
+
+
+def case_at(path: Path, chosen: str, name: str) -> "tuple[Results, CaseResult, Path]":
+    """Return the case of a result that ``chosen`` names, or its only one, with the results and their directory.
+
+    Raises ``InputError`` if that is not one case.
+    """
+    from trainmark.campaign import results_of
+    from trainmark.errors import InputError
+    from trainmark.printable import counted
+    from trainmark.schema.names import RESULTS, RUNS
+    from trainmark.store import read_results
+
+    if path.parent.name == RUNS:
+        if chosen:
+            raise InputError(f"{name}: the folder names its case already")
+        path, chosen = path.parent.parent, path.name
+    results = results_of(path) if path.is_dir() else read_results(path)
+    exact = [case for case in results.cases if case.id == chosen]
+    cases = exact or list(selected(results, chosen or None).cases)
+    if len(cases) != 1:
+        known = ", ".join(case.id for case in cases[:4]) + (" …" if len(cases) > 4 else "")
+        raise InputError(
+            f"{name}: has {counted(len(cases), 'case')} ({known}): add #CASE, its id or axis=value, to choose one"
+        )
+    return results, cases[0], path if path.name != RESULTS else path.parent
