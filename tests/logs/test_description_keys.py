@@ -10,7 +10,7 @@ import pytest
 
 from trainmark import logs
 from trainmark.errors import InputError
-from trainmark.logs.description.build import build_format, parse_description
+from trainmark.logs.description import build_format, parse_description
 from trainmark.logs.fields import derived, extract
 from trainmark.logs.format import Format, GivenFormats, LogContext
 from trainmark.logs.model import Column, EndState, Facts, Meaning, ParsedLog, Records

@@ -7,8 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from trainmark.logs import Facts, Status
-from trainmark.logs.description import build_format
-from trainmark.logs.description.build import parse_description
+from trainmark.logs.description import build_format, parse_description
 from trainmark.logs.format import GivenFormats
 from trainmark.logs.guess.reading import propose_for, read_guessed
 from trainmark.logs.read import read_stream as read_by

@@ -23,20 +23,23 @@ from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
 from trainmark import __version__, logs
-from trainmark.documents import NamedText, split_documents
+from trainmark.documents import NamedText, parse_yaml, split_documents
 from trainmark.errors import InputError, nearest
 from trainmark.files import write_atomically
 from trainmark.logs import Facts, ParsedLog, Problem, Status
-from trainmark.logs.description import build_format, read_description
-from trainmark.logs.description.build import parse_description
-from trainmark.logs.format import Format, GivenFormats
+from trainmark.logs.description import (
+    FormatDescription,
+    build_format,
+    described_in,
+    parse_description,
+    read_description,
+)
+from trainmark.logs.format import Format, FormatWords, GivenFormats, IndexedFormats, PatternWords, words_of
 from trainmark.logs.transport import PIECE_BYTES, Recording
 from trainmark.programs import log_formats
 from trainmark.schema.names import LOG, OUTCOME
 
 if TYPE_CHECKING:
-    from trainmark.logs.description import FormatDescription
-    from trainmark.logs.format import Format, FormatWords, IndexedFormats
     from trainmark.logs.synthetic import SampleRun
 
 _BOUND_S = 60
@@ -46,7 +49,7 @@ _BOUND_S = 60
 class IndexEntry(NamedTuple):
     """One format: its words, and its document if it is described in YAML that JSON can hold."""
 
-    words: "FormatWords"
+    words: FormatWords
     document: Mapping[str, Any] | None = None
 
 
@@ -131,8 +134,6 @@ def _encoded(entry: IndexEntry) -> dict[str, Any]:
 
 
 def _decoded(saved: Mapping[str, Any]) -> IndexEntry:
-    from trainmark.logs.format import FormatWords, PatternWords
-
     patterns = (
         PatternWords(*(tuple(word.encode("latin-1") for word in words) for words in pattern))
         for pattern in saved["patterns"]
@@ -142,34 +143,30 @@ def _decoded(saved: Mapping[str, Any]) -> IndexEntry:
 
 
 @cache
-def formats() -> "tuple[Format, ...]":
+def formats() -> tuple[Format, ...]:
     """Return every log format, sorted by name; a log's content decides its format, order only breaks ties."""
     return tuple(map(_format_of, _files()))
 
 
 @cache
-def known_formats() -> "IndexedFormats":
+def known_formats() -> IndexedFormats:
     """Return every log format, in the same order, each loaded when a log may have it."""
-    from trainmark.logs.format import IndexedFormats
-
     return IndexedFormats([entry.words for entry in _indexed().values()], _format_of)
 
 
-def descriptions() -> "tuple[FormatDescription, ...]":
+def descriptions() -> tuple[FormatDescription, ...]:
     """Return the descriptions of all formats that are data, sorted by name."""
-    from trainmark.logs.description import described_in
-
     return tuple(described_in(file) for file in _files().values() if isinstance(file, NamedText))
 
 
-def find_format(name: str) -> "Format":
+def find_format(name: str) -> Format:
     """Return the format called ``name``; raise ``InputError`` with the nearest name if there is none."""
     if name in _indexed():
         return _format_of(name)
     raise InputError(f"no log format '{name}'{nearest(name, _indexed())} (trainmark parse --list-formats)")
 
 
-def format_of(name: str | None) -> "Format | None":
+def format_of(name: str | None) -> Format | None:
     """Return the format by which a log was read; None for a guessed one, and for a log of no format.
 
     No other format is loaded.
@@ -193,26 +190,19 @@ def synthetic_log(format_name: str, run: "SampleRun") -> str:
 
 
 @cache
-def _format_of(name: str) -> "Format":
+def _format_of(name: str) -> Format:
     """Return a format; its description is taken from the index, which holds it parsed."""
     document = _indexed()[name].document
-    return _read_format(name) if document is None else _described_format(name, document)
+    return (
+        _read_format(name) if document is None else described_format(document, f"the log format {name}", name)
+    )
 
 
-def _read_format(name: str) -> "Format":
+def _read_format(name: str) -> Format:
     if isinstance(file := _files()[name], NamedText):
-        from trainmark.logs.description import build_format, described_in
-
         return build_format(described_in(file))
     found: Format = _module(name).FORMAT
     return found
-
-
-def _described_format(name: str, document: "Mapping[str, Any]") -> "Format":
-    from trainmark.logs.description import build_format
-    from trainmark.logs.description.build import parse_description
-
-    return build_format(parse_description(document, f"the log format {name}", name))
 
 
 @cache
@@ -224,15 +214,12 @@ def _indexed() -> Mapping[str, IndexEntry]:
 
 
 def _index_entries() -> Iterator[IndexEntry]:
-    from trainmark.documents import parse_yaml
-    from trainmark.logs.format import words_of
-
     for name, file in _files().items():
         document = as_json(parse_yaml(file.text)) if isinstance(file, NamedText) else None
         yield IndexEntry(words_of(_read_format(name)), document)
 
 
-def _described_sample(text: "FormatDescription") -> "Callable[[SampleRun], Iterator[str]]":
+def _described_sample(text: FormatDescription) -> "Callable[[SampleRun], Iterator[str]]":
     from trainmark.logs.description.sample import make_sample
 
     return make_sample(text.sample, f"{text.where}: sample", text.averages_from)

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING
 from trainmark.imports import attach
 
 if TYPE_CHECKING:
-    from trainmark.logs.description.build import (
+    from trainmark.logs.description.build import build_format
+    from trainmark.logs.description.document import (
         FormatDescription,
-        build_format,
         described_in,
+        parse_description,
         read_description,
     )
     from trainmark.logs.description.examples import Example, parse_example
@@ -18,6 +19,7 @@ __all__ = [
     "FormatDescription",
     "build_format",
     "described_in",
+    "parse_description",
     "parse_example",
     "read_description",
 ]
@@ -25,7 +27,8 @@ __all__ = [
 __getattr__ = attach(
     __name__,
     {
-        ".build": ("FormatDescription", "build_format", "described_in", "read_description"),
+        ".build": ("build_format",),
+        ".document": ("FormatDescription", "described_in", "parse_description", "read_description"),
         ".examples": ("Example", "parse_example"),
     },
 )

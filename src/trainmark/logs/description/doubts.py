@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from trainmark.errors import InputError
-from trainmark.logs.description.build import FormatDescription
+from trainmark.logs.description.document import FormatDescription
 from trainmark.logs.description.patterns import Expression, Settings, Sources, compile_pattern
 from trainmark.logs.format import LogContext
 from trainmark.logs.model import Problem, Severity, median

@@ -14,8 +14,7 @@ import numpy as np
 
 from trainmark import logs
 from trainmark.logs import Facts, ParsedLog, Problem, Status
-from trainmark.logs.description import build_format
-from trainmark.logs.description.build import parse_description
+from trainmark.logs.description import build_format, parse_description
 from trainmark.logs.format import Format, GivenFormats
 from trainmark.logs.guess.families import (
     NOT_TRAINING,
