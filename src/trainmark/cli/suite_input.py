@@ -24,12 +24,13 @@ from trainmark.schema.case import UNKNOWN, neutral_task
 from trainmark.schema.names import COMMAND_CARD, COMMAND_SUITE, SUITE
 from trainmark.schema.precision import Precision
 from trainmark.schema.suite import EACH_ITS_OWN, Launcher, Suite
-from trainmark.suite import FROM_SLURM, load_suite
+from trainmark.suite import FROM_SLURM, load_hosts, load_suite
 from trainmark.workload import (
     OF_SEVERAL_NODES,
     NoCardError,
     Recognised,
     is_srun,
+    load_workloads,
     nodes_in,
     placeholders_in,
     program_files,
@@ -88,7 +89,6 @@ def read_suite(path: Path) -> Suite:
 def _check_cards(path: Path) -> None:
     """Raise ``InputError`` for the mistakes in the cards of a suite that cannot be read itself."""
     from trainmark.campaign import program_mistakes
-    from trainmark.workload import load_workloads
 
     values = read_document(path).values
     cards = values.get("cards") if isinstance(values, dict) else None
@@ -105,7 +105,6 @@ def chosen_hosts(given: str | None, engine: str | None) -> "Iterator[tuple[Host,
     """
     from trainmark.node import LocalHost, RemoteHost, connect_hosts, map_hosts
     from trainmark.schema.hosts import EngineName
-    from trainmark.suite import load_hosts
 
     if engine is not None and engine not in set(EngineName):
         raise InputError(
