@@ -37,10 +37,10 @@ from trainmark.equivalence.golden import FOLDER, Golden, golden_bytes, golden_te
 from trainmark.files import default_home
 from trainmark.node import LocalHost
 from trainmark.placement import device_of
-from trainmark.schema.case import Device
+from trainmark.schema.case import Device, case_of
 from trainmark.schema.observation import Observation
 from trainmark.schema.suite import Limits, Suite
-from trainmark.tasks import TASKS, case_of, fixed_axes_of
+from trainmark.tasks import TASKS
 from trainmark.workload import find_gap, load_workloads
 
 EMULATION = Path(__file__).with_name("emulate_rounding.py")
@@ -129,7 +129,7 @@ def observations(
         case = case_of(framework=framework, model=model, device=Device.CPU).varied(**rules)
         suite = Suite(name="golden", cases=(case,))
         run_env = RunEnvironment(suite, load_workloads(), (LocalHost(),), home)
-        question = Question(model, (framework,), Device.CPU, tuple(fixed_axes_of(case).items()))
+        question = Question(model, (framework,), Device.CPU, tuple(case.fixed_axes.items()))
         case = observed_case(question, framework, run_env)
         if find_gap(case, run_env.workload(case).card, device_of(case, run_env.machine)) is not None:
             continue

@@ -18,13 +18,13 @@ from trainmark.campaign.schedule import Attempt, Schedule, ended_by
 from trainmark.errors import InputError
 from trainmark.execution import Heartbeat
 from trainmark.node import StepPace
+from trainmark.schema.case import case_of
 from trainmark.schema.manifest import CpuFacts
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.precision import Precision
 from trainmark.schema.results import EndedBy, Results
 from trainmark.schema.suite import Protocol
 from trainmark.suite import load_suite
-from trainmark.tasks import case_of
 
 THREE = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": 3}
 SLOW = "steps-of-0.25"

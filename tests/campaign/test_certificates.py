@@ -14,12 +14,11 @@ from frameworks import framework_python
 from trainmark.campaign.certifying import observed_case, questions
 from trainmark.campaign.run_environment import RunEnvironment
 from trainmark.node import LocalHost
-from trainmark.schema.case import Case
+from trainmark.schema.case import Case, case_of
 from trainmark.schema.certificate import Certificate
 from trainmark.schema.plan import NodeResources
 from trainmark.schema.precision import Precision
 from trainmark.schema.suite import Suite
-from trainmark.tasks import case_of
 from trainmark.workload import load_workloads
 
 SUITE: dict[str, Any] = {

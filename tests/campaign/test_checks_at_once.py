@@ -13,11 +13,10 @@ from trainmark.campaign.certifying import Question, Slots, certificates
 from trainmark.campaign.resume import CERTIFICATE, EQUIVALENCE
 from trainmark.campaign.run_environment import RunEnvironment
 from trainmark.node import LocalHost
-from trainmark.schema.case import Case
+from trainmark.schema.case import Case, case_of
 from trainmark.schema.certificate import Certificate
 from trainmark.schema.plan import NodeResources
 from trainmark.schema.suite import Limits, Suite
-from trainmark.tasks import case_of
 from trainmark.workload import load_workloads
 
 CASES = (

@@ -7,9 +7,9 @@ import pytest
 
 from trainmark.campaign.run_environment import CannotStart, RunEnvironment, plan_run
 from trainmark.node import LocalHost
+from trainmark.schema.case import case_of
 from trainmark.schema.plan import NodeResources
 from trainmark.schema.suite import Protocol, Suite
-from trainmark.tasks import case_of
 from trainmark.workload import load_workloads
 
 

@@ -18,14 +18,13 @@ from trainmark.campaign.run_environment import CannotStart
 from trainmark.campaign.schedule import Attempt, Schedule
 from trainmark.errors import InputError
 from trainmark.node import LocalHost, RemoteHost
-from trainmark.schema.case import Case
+from trainmark.schema.case import Case, case_of
 from trainmark.schema.hosts import Traffic
 from trainmark.schema.manifest import FrameworkVersions, Node
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.results import Results, RunResult
 from trainmark.schema.suite import Protocol
 from trainmark.suite import load_suite
-from trainmark.tasks import case_of
 
 
 def agents(folder: Path, *names: str) -> tuple[RemoteHost, ...]:

@@ -9,10 +9,10 @@ from trainmark.campaign.suspicion import version_suspicions, work_suspicions
 from trainmark.logs.events import parse_events
 from trainmark.measure.energy import gpus_of
 from trainmark.node.machine import collect
+from trainmark.schema.case import case_of
 from trainmark.schema.manifest import AcceleratorFacts, FrameworkVersions, GpuFacts, Manifest
 from trainmark.schema.measurement import About, Measurement, Steadiness
 from trainmark.schema.suite import Protocol
-from trainmark.tasks import case_of
 from trainmark.workload import load_workloads
 
 

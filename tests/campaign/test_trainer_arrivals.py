@@ -9,10 +9,9 @@ import pytest
 from trainmark.campaign.executor import steps_shown
 from trainmark.campaign.log_measurement import measure_run, read_run_log
 from trainmark.logs.events import parse_events
-from trainmark.schema.case import Case
+from trainmark.schema.case import Case, case_of
 from trainmark.schema.measurement import Measurement
 from trainmark.schema.names import ARRIVALS, LOG
-from trainmark.tasks import case_of
 from trainmark.workload import Card, load_workloads
 
 STEPS, STARTUP_S, STEP_S = 100, 30.0, 0.5

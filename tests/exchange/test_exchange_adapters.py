@@ -9,13 +9,12 @@ from trainmark.errors import InputError
 from trainmark.logs import Facts, ParsedLog, Status
 from trainmark.measure.rules import RuleResult
 from trainmark.report.exchange import dlperf_json, row_from_log, rows_from_results
-from trainmark.schema.case import Case
+from trainmark.schema.case import Case, case_of
 from trainmark.schema.measurement import Parameters
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.precision import Precision
 from trainmark.schema.results import CaseResult, Results, RunResult
 from trainmark.schema.suite import Protocol, ProtocolName
-from trainmark.tasks import case_of
 from trainmark.tasks.image_classification import Layout
 
 FACTS = Facts(model="resnet50_v1.5", precision=Precision.AMP_FP16, nodes=4, gpus=32, batch_per_device=224)

@@ -8,11 +8,10 @@ import pytest
 from trainmark.campaign import Progress
 from trainmark.cli.run_output import ProgressPrinter
 from trainmark.node import Heartbeat, RecentPace
-from trainmark.schema.case import Case
+from trainmark.schema.case import Case, case_of
 from trainmark.schema.measurement import Measurement, Parameters, Steadiness, StepTimes
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.results import RunResult
-from trainmark.tasks import case_of
 
 
 def of(*points: tuple[float, int | None]) -> RecentPace:

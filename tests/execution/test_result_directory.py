@@ -10,9 +10,9 @@ import pytest
 from fakes import Bench
 from trainmark.errors import InputError
 from trainmark.execution import ResultDirectory, open_results, read_suite, write_record
+from trainmark.schema.case import case_of
 from trainmark.schema.outcome import Outcome, OutcomeRecord
 from trainmark.schema.suite import Limits
-from trainmark.tasks import case_of
 
 
 def test_a_folder_with_other_things_in_it_is_refused_and_stays_as_it_was(bench: Bench) -> None:

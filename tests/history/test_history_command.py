@@ -8,11 +8,11 @@ import pytest
 import sample_results as sample
 
 from trainmark.cli.main import main
+from trainmark.schema.case import case_of
 from trainmark.schema.history import HistoryReport
 from trainmark.schema.names import RESULTS
 from trainmark.schema.results import Results
 from trainmark.store import Store, database_url, write_results
-from trainmark.tasks import case_of
 
 CASE = case_of(model="resnet50_v1.5", framework="pytorch", batch_per_device=128, precision="fp32")
 

@@ -360,8 +360,7 @@ def test_dialects_read_only_known_axes() -> None:
 
 
 def test_an_axis_of_a_task_has_the_name_by_which_recipes_are_published() -> None:
-    from trainmark.schema.case import recipe_axis
-    from trainmark.tasks import all_axes
+    from trainmark.tasks import all_axes, recipe_axis
 
     assert (recipe_axis("predictions"), recipe_axis("accumulation")) == (
         "max_predictions_per_seq",

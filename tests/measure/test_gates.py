@@ -11,9 +11,9 @@ from pydantic import BaseModel
 from trainmark.logs.events import RunEvents
 from trainmark.measure.gates import DRIFT, GATES, Evidence, apply_drift_gate, apply_gates, check_gates
 from trainmark.node.telemetry_summary import _dropped
+from trainmark.schema.case import case_of
 from trainmark.schema.measurement import SPOILING, UNINSPECTED, About, Answer, GateName, Parameters
 from trainmark.schema.telemetry import ForeignProcess, GpuSample, GpuSummary, TelemetrySummary
-from trainmark.tasks import case_of
 
 GPU = GpuSummary(
     index=0, uuid="GPU-1", name="H200", sm_clock_mhz_mean=1900.0, sm_clock_mhz_min=1800, power_w_mean=600.0,

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from trainmark.placement import FrameworkPython, PlacementHost, RunSpec, build_plan
+from trainmark.schema.case import case_of
 from trainmark.schema.hosts import HostEntry, Traffic
 from trainmark.schema.plan import NodeResources, Plan
 from trainmark.schema.suite import Launcher, Protocol
-from trainmark.tasks import case_of
 from trainmark.workload import load_workloads
 
 FIRST = PlacementHost(

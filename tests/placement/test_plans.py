@@ -24,10 +24,9 @@ from trainmark.placement import (
     build_plan,
     container_python,
 )
-from trainmark.schema.case import Case
+from trainmark.schema.case import Case, case_of
 from trainmark.schema.plan import Command, NodeResources, Plan
 from trainmark.schema.suite import Protocol
-from trainmark.tasks import case_of
 from trainmark.workload import Axis, Card, Counts, Image, UnsupportedByCard, Workload, load_workloads
 
 GOLDEN = Path(__file__).with_name("golden")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from trainmark.measure import estimate, speedup
-from trainmark.schema.case import Case
+from trainmark.schema.case import Case, case_of
 from trainmark.schema.certificate import Certificate, Check, CheckedVariant, Pair, Party, Subject
 from trainmark.schema.manifest import Manifest
 from trainmark.schema.measurement import (
@@ -28,7 +28,6 @@ from trainmark.schema.outcome import Identity, Outcome
 from trainmark.schema.ranks import AllReduce, RankTime, RankTimes
 from trainmark.schema.results import CaseResult, EndedBy, Repeats, Results, RunResult
 from trainmark.schema.suite import Protocol
-from trainmark.tasks import case_of
 from trainmark.tasks.image_classification import Layout
 
 START = datetime(2026, 11, 3, 8, 0, tzinfo=UTC)

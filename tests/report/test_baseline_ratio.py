@@ -6,7 +6,7 @@ import pytest
 import sample_results as sample
 
 from trainmark.cli.run_output import print_baseline
-from trainmark.tasks import case_of
+from trainmark.schema.case import case_of
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,10 @@ from trainmark.insight.findings import (
 )
 from trainmark.insight.from_log import run_from_log
 from trainmark.report import Language, render_markdown
+from trainmark.schema.case import case_of
 from trainmark.schema.measurement import UNINSPECTED, About, GateName, Suspicion
 from trainmark.schema.results import Results, RunResult
 from trainmark.schema.telemetry import GpuSummary, TelemetrySummary
-from trainmark.tasks import case_of
 
 LEVELS = Suspicion(code=GateName.TWO_LEVELS, sentence="the step times have two levels", about=About.WINDOW)
 BUSY = Suspicion(code=GateName.CPU_SHARED, sentence="others took 30 %", about=About.MACHINE)

@@ -5,9 +5,8 @@ from pathlib import Path
 import sample_results as sample
 
 from trainmark.report import Language, render_markdown
-from trainmark.schema.case import Case
+from trainmark.schema.case import Case, case_of
 from trainmark.schema.results import RunResult
-from trainmark.tasks import case_of
 
 CASE = case_of(compiler="torch.compile")
 

@@ -12,8 +12,8 @@ import sample_results as sample
 
 from trainmark.report import Language, render_markdown
 from trainmark.report.language import catalogue, doubt_meaning
+from trainmark.schema.case import case_of
 from trainmark.schema.measurement import About, GateName, Suspicion
-from trainmark.tasks import case_of
 
 SOURCE = Path(__file__).parents[2] / "src" / "trainmark"
 CODE = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")

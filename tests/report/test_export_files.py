@@ -26,11 +26,11 @@ from trainmark.cli.main import main
 from trainmark.report.csvfile import case_rows, run_rows
 from trainmark.report.export import EXPORTERS, ExportFormat, export
 from trainmark.report.export.records import NOT_MEASURED, UNIT_OF_COLUMN, exported
+from trainmark.schema.case import case_of
 from trainmark.schema.measurement import About, Suspicion
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.results import Results
 from trainmark.store import write_results
-from trainmark.tasks import case_of
 
 OTHER_WORK = Suspicion(code="other-work", sentence="the model | is <another> one", about=About.WORK)
 

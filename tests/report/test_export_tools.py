@@ -21,9 +21,9 @@ from test_export_files import OTHER_WORK, stored, with_every_outcome
 
 import trainmark
 from trainmark.report.export import ExportFormat, export
+from trainmark.schema.case import case_of
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.results import Results
-from trainmark.tasks import case_of
 
 ROOT = Path(__file__).parents[2]
 READERS = Path(__file__).with_name("export_readers.py")

@@ -11,13 +11,13 @@ from trainmark.errors import InputError
 from trainmark.report import Language, render_markdown
 from trainmark.report.blocks import Bullets, Section, Style, Table
 from trainmark.report.writing import compose
+from trainmark.schema.case import case_of
 from trainmark.schema.energy import EnergySource, EnergyUse
 from trainmark.schema.measurement import About, GateName, Suspicion
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.results import Results
 from trainmark.store import read_results, write_results
 from trainmark.suite import load_suite
-from trainmark.tasks import case_of
 
 STORED = Path(__file__).parents[2] / "docs" / "results"
 

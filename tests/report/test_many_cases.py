@@ -11,9 +11,9 @@ from trainmark.cli.main import main
 from trainmark.report import Language, write_reports
 from trainmark.report.blocks import Table
 from trainmark.report.writing import MOST_CASES, compose
+from trainmark.schema.case import case_of
 from trainmark.schema.results import Results
 from trainmark.store import write_results
-from trainmark.tasks import case_of
 
 NOTICE = f"This report shows {MOST_CASES} of 10000 cases: results.csv and runs.csv have all"
 

@@ -26,8 +26,8 @@ from trainmark.report.charts import (
 from trainmark.report.context import Context, context, read_series
 from trainmark.report.drawing import lines_of, text_width, ticks
 from trainmark.report.writing import compose
+from trainmark.schema.case import case_of
 from trainmark.schema.results import Results
-from trainmark.tasks import case_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -9,7 +9,7 @@ import sample_results as sample
 
 from trainmark.report import render_csv, render_runs_csv
 from trainmark.report.context import Axes
-from trainmark.tasks import case_of
+from trainmark.schema.case import case_of
 
 
 def read(text: str) -> list[dict[str, str]]:

@@ -7,11 +7,11 @@ import pytest
 import sample_results as sample
 
 from trainmark.cli.main import main
+from trainmark.schema.case import case_of
 from trainmark.schema.measurement import About, Suspicion
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.results import Results
 from trainmark.store import write_results
-from trainmark.tasks import case_of
 
 
 def stored(results: Results, folder: Path) -> str:

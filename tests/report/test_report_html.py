@@ -11,9 +11,9 @@ from browser import DARK, WINDOWS, View, Views, inspected, needs_browser, printe
 from rendering import Example, Rendering
 
 from trainmark.report import Language, render_html
+from trainmark.schema.case import case_of
 from trainmark.schema.results import Results
 from trainmark.store import read_results
-from trainmark.tasks import case_of
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
 EXAMPLES = [

@@ -28,14 +28,13 @@ from trainmark.report.blocks import (
     plain,
 )
 from trainmark.report.writing import to_markdown
-from trainmark.schema.case import Case
+from trainmark.schema.case import Case, case_of
 from trainmark.schema.measurement import Answer, GateCheck, GateName, Parameters, Steadiness
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.precision import Precision
 from trainmark.schema.results import Results, RunResult
 from trainmark.schema.telemetry import TelemetrySummary
 from trainmark.store import read_results
-from trainmark.tasks import case_of
 
 Golden = Callable[[str, str], None]
 

@@ -8,9 +8,9 @@ import sample_results as sample
 
 from trainmark.insight.findings import find
 from trainmark.report import Language, render_markdown
+from trainmark.schema.case import case_of
 from trainmark.schema.results import Results
 from trainmark.schema.telemetry import GpuSummary, TelemetrySummary
-from trainmark.tasks import case_of
 
 
 def gpu(share: float | None, mhz: float | None = 1725.4, index: int = 0) -> GpuSummary:

@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 
 import trainmark
-from trainmark.schema.case import Case
+from trainmark.schema.case import Case, case_of
 from trainmark.schema.precision import Precision
 from trainmark.schema.suite import NamingScheme
 from trainmark.suite.loading import log_name
-from trainmark.tasks import case_of
 from trainmark.workload import load_workloads
 
 HOUSE = Path(trainmark.__file__).parent

@@ -23,10 +23,10 @@ from hypothesis import strategies as st
 
 from trainmark.cli.main import main
 from trainmark.cli.suite_input import CommandOptions, command_suite
+from trainmark.schema.case import case_of
 from trainmark.schema.job import JobKind, JobSettings
 from trainmark.submission import make_job, render
 from trainmark.suite import load_hosts
-from trainmark.tasks import case_of
 
 HERE = Path(__file__).parent
 GOLDEN = HERE / "golden"

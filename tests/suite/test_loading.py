@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainmark.errors import InputError
-from trainmark.schema.case import Case, axes_of
+from trainmark.schema.case import Case, axes_of, case_of
 from trainmark.schema.precision import Precision
 from trainmark.schema.suite import Suite
 from trainmark.suite import dump_suite, load_suite, select
 from trainmark.suite.matrix import Matrix, expand
-from trainmark.tasks import TASKS, case_of
+from trainmark.tasks import TASKS
 from trainmark.worker.core.arguments import parse
 
 SUITE = """\

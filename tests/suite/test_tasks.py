@@ -2,8 +2,8 @@
 
 import pytest
 
-from trainmark.schema.case import UNKNOWN
-from trainmark.tasks import TASKS, case_of, same_unit
+from trainmark.schema.case import UNKNOWN, case_of
+from trainmark.tasks import TASKS, same_unit
 
 
 @pytest.mark.parametrize("task", sorted(TASKS))

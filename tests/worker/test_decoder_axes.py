@@ -9,8 +9,7 @@ import pytest
 from preloaded_worker import start
 
 from frameworks import framework_python, needs_framework
-from trainmark.schema.case import Device
-from trainmark.tasks import case_of
+from trainmark.schema.case import Device, case_of
 from trainmark.workload import find_gap, load_workloads
 
 PROGRAM = Path(__file__).parents[1] / "programs" / "scaled_products.py"

@@ -19,12 +19,11 @@ from trainmark.campaign.run_environment import RunEnvironment
 from trainmark.environment import find_entry
 from trainmark.equivalence import compare, follows, party, worker_flags, write_inputs
 from trainmark.node import LocalHost, free_ports
-from trainmark.schema.case import Device
+from trainmark.schema.case import Device, case_of
 from trainmark.schema.certificate import Party, Subject
 from trainmark.schema.observation import Followed, Observation
 from trainmark.schema.plan import NodeResources
 from trainmark.schema.suite import Suite
-from trainmark.tasks import case_of
 from trainmark.tasks.image_classification import Layout
 from trainmark.tasks.image_classification.equal_work import ImageObservation
 from trainmark.worker.core.folders import framework_names

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from trainmark.report.exchange import mission_for
-from trainmark.schema.case import Device
-from trainmark.tasks import TASKS, case_of, published_name
+from trainmark.schema.case import Device, case_of
+from trainmark.tasks import TASKS, published_name
 from trainmark.tasks.causal_lm.llama_reference import inverse_frequencies
 from trainmark.tasks.equal_work import REDUCED
 from trainmark.worker.tasks.causal_lm.architectures import ARCHITECTURES as CAUSAL

@@ -6,8 +6,7 @@ import pytest
 from preloaded_worker import start
 
 from frameworks import of_each
-from trainmark.schema.case import Device
-from trainmark.tasks import case_of
+from trainmark.schema.case import Device, case_of
 from trainmark.workload import find_gap, load_workloads
 
 MODEL = "llama_tiny"

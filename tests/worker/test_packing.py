@@ -10,8 +10,7 @@ import pytest
 from preloaded_worker import COMPILERS, start
 
 from frameworks import framework_python, in_pytorch, needs_framework, of_each
-from trainmark.schema.case import Device
-from trainmark.tasks import case_of
+from trainmark.schema.case import Device, case_of
 from trainmark.worker.tasks.causal_lm.architectures import ARCHITECTURES
 from trainmark.worker.tasks.causal_lm.packing import attended, number, pack, predicted
 from trainmark.worker.tasks.causal_lm.task import packed_loss

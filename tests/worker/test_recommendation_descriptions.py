@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from trainmark.report.exchange import mission_for
-from trainmark.schema.case import Device
-from trainmark.tasks import TASKS, case_of, published_name
+from trainmark.schema.case import Device, case_of
+from trainmark.tasks import TASKS, published_name
 from trainmark.worker.core.arguments import parse
 from trainmark.worker.core.outcomes import RunError
 from trainmark.worker.tasks.recommendation import task as described

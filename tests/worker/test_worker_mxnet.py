@@ -4,7 +4,7 @@ import pytest
 from mxnet_process import in_mxnet
 
 from frameworks import needs_framework
-from trainmark.tasks import case_of
+from trainmark.schema.case import case_of
 from trainmark.workload import load_workloads
 
 pytestmark = [pytest.mark.training, needs_framework("mxnet"), pytest.mark.xdist_group("worker-mxnet")]

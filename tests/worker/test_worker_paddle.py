@@ -10,7 +10,7 @@ from worker_process import LONG_S, WORKER, beside
 
 from frameworks import framework_python, needs_framework
 from trainmark.node.stacks import read_stack
-from trainmark.tasks import case_of
+from trainmark.schema.case import case_of
 from trainmark.workload import load_workloads
 
 PADDLE = "paddle"

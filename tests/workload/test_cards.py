@@ -13,10 +13,10 @@ from trainmark.documents import documents_of
 from trainmark.errors import InputError
 from trainmark.measure.rules import find_rule
 from trainmark.programs import find_format
-from trainmark.schema.case import Case, Device, is_neutral
+from trainmark.schema.case import Case, Device, case_of
 from trainmark.schema.precision import Precision
 from trainmark.schema.suite import Launcher
-from trainmark.tasks import case_of
+from trainmark.tasks import is_neutral
 from trainmark.worker.core.arguments import parse
 from trainmark.workload import (
     BuiltinSource,
@@ -363,7 +363,7 @@ def test_a_shipped_card_is_found_by_its_name() -> None:
 def test_a_suite_reads_only_the_shipped_cards_that_it_uses() -> None:
     code = (
         "from trainmark.workload import load_workloads; from trainmark.workload import cards; "
-        "from trainmark.tasks import case_of; load_workloads().find(case_of()); "
+        "from trainmark.schema.case import case_of; load_workloads().find(case_of()); "
         "print(cards.shipped.cache_info().currsize, cards.shipped_of.cache_info().currsize)"
     )
 

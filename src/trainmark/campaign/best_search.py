@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from trainmark.files import write_run_file
-from trainmark.schema.case import Case, Device
+from trainmark.schema.case import Case, Device, case_of
 from trainmark.schema.suite import Protocol
-from trainmark.tasks import case_of
 from trainmark.workload import Card, find_gap
 
 if TYPE_CHECKING:

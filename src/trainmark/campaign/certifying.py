@@ -34,13 +34,13 @@ from trainmark.files import extension_folders, write_run_file
 from trainmark.measure.statistics import fingerprint
 from trainmark.node import Heartbeat, LocalHost
 from trainmark.placement import device_of
-from trainmark.schema.case import Case, Device
+from trainmark.schema.case import Case, Device, case_of
 from trainmark.schema.certificate import Certificate, CheckedVariant, Party
 from trainmark.schema.observation import Followed, Observation
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.precision import Precision
 from trainmark.schema.suite import Limits, Suite
-from trainmark.tasks import TASKS, case_of, fixed_axes_of, task_of
+from trainmark.tasks import TASKS
 from trainmark.workload import BuiltinSource, find_gap, load_workloads
 
 INPUTS = "inputs.npz"
@@ -89,8 +89,8 @@ def questions(run_env: RunEnvironment, cases: Iterable[Case]) -> list[Question]:
     """
     found: dict[tuple[str, Device, tuple[tuple[str, str], ...]], list[Case]] = {}
     for case in cases:
-        if task_of(case).equal_work and isinstance(run_env.workload(case).card.source, BuiltinSource):
-            about = (case.model, case.device, tuple(fixed_axes_of(case).items()))
+        if TASKS[case.task].equal_work and isinstance(run_env.workload(case).card.source, BuiltinSource):
+            about = (case.model, case.device, tuple(case.fixed_axes.items()))
             found.setdefault(about, []).extend(_settled(case, run_env))
     found_questions = []
     for (model, device, rules), members in found.items():
@@ -330,7 +330,7 @@ def certify_environments(
 
 def _name(question: Question) -> str:
     device = "" if question.device is Device.AUTO else f"-{question.device.value}"
-    default = fixed_axes_of(case_of(model=question.model))
+    default = case_of(model=question.model).fixed_axes
     rules = "".join(f"-{value}" for axis, value in question.rules if value != default[axis])
     precision = "" if question.precision is Precision.FP32 else f"-{question.precision.value}"
     return f"{question.model}{device}{rules}{precision}"
@@ -368,7 +368,7 @@ def observed_cases(question: Question, framework: str, run_env: RunEnvironment) 
     flags = equal_work_of(question.model, dict(question.rules)).flags()
     if question.precision is not Precision.FP32 and ACCUMULATION in flags:
         case = case.varied(accumulation=flags[ACCUMULATION])
-    cases = [case.varied(**values) for values in _each(task_of(case).variant_axes, case)]
+    cases = [case.varied(**values) for values in _each(TASKS[case.task].variant_axes, case)]
     supported = [found for found in cases if _can_do(found, run_env)]
     if question.precision is Precision.FP32:
         return supported[:1] or [case]
@@ -384,7 +384,7 @@ def _each(axes: Sequence[str], case: Case) -> Iterator[dict[str, str]]:
 
 def _can_do(case: Case, run_env: RunEnvironment) -> bool:
     known = run_env.workload(case).card.axes
-    listed = [(axis, known[axis].values) for axis in task_of(case).variant_axes if axis in known]
+    listed = [(axis, known[axis].values) for axis in TASKS[case.task].variant_axes if axis in known]
     there = all(values is None or str(case.value(axis)) in values for axis, values in listed)
     return there and _is_there(case, run_env)
 
@@ -405,4 +405,4 @@ def _variant_of(case: Case) -> TrainingVariant:
 
 
 def _axes(case: Case) -> dict[str, str]:
-    return {axis: str(case.value(axis)) for axis in task_of(case).variant_axes}
+    return {axis: str(case.value(axis)) for axis in TASKS[case.task].variant_axes}

@@ -6,9 +6,8 @@ from pathlib import Path
 
 from trainmark.dataset import DatasetKind, kind_of
 from trainmark.errors import InputError
-from trainmark.schema.case import task_of_model
 from trainmark.schema.suite import Dataset
-from trainmark.tasks import find_task
+from trainmark.tasks import find_task, task_of_model
 
 Preparing = Callable[[str, int, int], None]
 """Receives the description of a preparation, and how many of how many samples are done."""

@@ -19,7 +19,6 @@ from trainmark.schema.outcome import Outcome
 from trainmark.schema.plan import Plan
 from trainmark.schema.precision import Precision
 from trainmark.schema.suite import Limits, Protocol
-from trainmark.tasks import fixed_axes_of
 
 Steps = TypeVar("Steps", bound=Followed)
 
@@ -45,7 +44,7 @@ def observe(
     if isinstance(plan, CannotStart):
         return plan.reason
     if not inputs.exists():
-        write_inputs(case.model, inputs, rules=fixed_axes_of(case))
+        write_inputs(case.model, inputs, rules=case.fixed_axes)
     folder.mkdir(exist_ok=True)
     record = run_plan(plan, folder, limits, run_env.hosts, run_env.watch)
     if record.outcome is not Outcome.OK:
@@ -73,6 +72,6 @@ def _plan(case: Case, run_env: RunEnvironment, folder: Path, inputs: Path) -> Pl
         port=free_ports(1, run_env.hosts_of(case)),
         # If a flag is given twice, the worker uses the last one.
         more_words=worker_flags(
-            case.model, inputs, case.compiler, fixed_axes_of(case), Precision(case.precision)
+            case.model, inputs, case.compiler, case.fixed_axes, Precision(case.precision)
         ),
     )

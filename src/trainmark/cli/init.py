@@ -114,9 +114,9 @@ def _precisions(text: str) -> str:
 
 
 def _models() -> tuple[str, ...]:
-    from trainmark.schema.case import declared_tasks
+    from trainmark.tasks import TASKS
 
-    return tuple(model for task in declared_tasks().values() for model in task.models)
+    return tuple(model for task in TASKS.values() for model in task.models)
 
 
 def _frameworks() -> tuple[str, ...]:

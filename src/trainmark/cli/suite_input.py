@@ -20,11 +20,12 @@ from trainmark.environment import SYSTEM, find_entry
 from trainmark.environment.resolving import ENGINES
 from trainmark.errors import InputError, TrainmarkError, nearest
 from trainmark.files import write_atomically
-from trainmark.schema.case import UNKNOWN, neutral_task
+from trainmark.schema.case import UNKNOWN
 from trainmark.schema.names import COMMAND_CARD, COMMAND_SUITE, SUITE
 from trainmark.schema.precision import Precision
 from trainmark.schema.suite import EACH_ITS_OWN, Launcher, Suite
 from trainmark.suite import FROM_SLURM, load_hosts, load_suite
+from trainmark.tasks import neutral_task
 from trainmark.workload import (
     OF_SEVERAL_NODES,
     NoCardError,

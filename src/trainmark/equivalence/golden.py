@@ -15,11 +15,11 @@ from pydantic import ValidationError
 
 from trainmark.equivalence.inputs import NO_RULES, equal_work_of, worker_flags
 from trainmark.equivalence.rounding import ALL, SIGNIFICANT_BITS, Rounding
+from trainmark.schema.case import case_of
 from trainmark.schema.certificate import GOLDEN
 from trainmark.schema.frozen import Frozen
 from trainmark.schema.observation import Observation
 from trainmark.schema.precision import Precision
-from trainmark.tasks import case_of, fixed_axes_of
 
 FOLDER = Path(__file__).parent / "golden"
 
@@ -50,7 +50,7 @@ class Golden(Frozen):
 
 def golden_path(model: str, rules: Mapping[str, str] = NO_RULES) -> Path:
     """Return the file of the golden observation of a model, trained by these ``rules``."""
-    usual = fixed_axes_of(case_of(model=model))
+    usual = case_of(model=model).fixed_axes
     return (
         FOLDER
         / f"{'-'.join((model, *(value for axis, value in rules.items() if value != usual[axis])))}.json"

@@ -6,9 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from trainmark.errors import InputError
-from trainmark.schema.case import task_of_model
 from trainmark.schema.precision import Precision
-from trainmark.tasks import find_task
+from trainmark.tasks import find_task, task_of_model
 from trainmark.tasks.equal_work import REDUCED, EqualWork
 from trainmark.worker.core.equivalence import OBSERVED, STEPS
 from trainmark.worker.core.precision import PRECISIONS

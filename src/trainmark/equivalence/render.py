@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 
-from trainmark.schema.case import task_of_model
 from trainmark.schema.certificate import Certificate, Check
 from trainmark.schema.precision import Precision
-from trainmark.tasks import find_task
+from trainmark.tasks import find_task, task_of_model
 
 
 def render_certificate(certificate: Certificate) -> str:

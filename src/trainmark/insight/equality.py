@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from trainmark.schema.case import BUILT_IN, Case, Device
+from trainmark.schema.case import BUILT_IN, Case, Device, case_of
 from trainmark.schema.certificate import GOLDEN, Certificate, Check, Party
 from trainmark.schema.precision import Precision
 from trainmark.schema.results import CaseResult, Difference, EqualityFinding, UncheckedSize, Verdict, Work
-from trainmark.tasks import case_of, fixed_axes_of, task_of
+from trainmark.tasks import TASKS
 from trainmark.worker.tasks.products import STREAM
 
 
@@ -34,9 +34,9 @@ class _Work:
             case.workload,
             case.framework,
             _device(result),
-            (*(str(case.value(axis)) for axis in task_of(case).variant_axes), case.compiler),
+            (*(str(case.value(axis)) for axis in TASKS[case.task].variant_axes), case.compiler),
             case.precision.value,
-            tuple(fixed_axes_of(case).items()),
+            tuple(case.fixed_axes.items()),
             (*_beyond(case), *_added_in(result)) if case.workload == BUILT_IN else (),
         )
 
@@ -264,12 +264,12 @@ def _party(certificate: Certificate, work: _Work) -> Party | None:
 
 
 def _rules_of(certificate: Certificate) -> _Rules:
-    return tuple((fixed_axes_of(case_of(model=certificate.model)) | dict(certificate.rules)).items())
+    return tuple((case_of(model=certificate.model).fixed_axes | dict(certificate.rules)).items())
 
 
 def _unusual(model: str, rules: _Rules) -> tuple[str, ...]:
     """Return the values of rules that differ from the model's defaults."""
-    usual = fixed_axes_of(case_of(model=model))
+    usual = case_of(model=model).fixed_axes
     return tuple(value for axis, value in rules if value != usual[axis])
 
 

@@ -12,10 +12,9 @@ from trainmark.documents import parse_yaml
 from trainmark.insight.recipe import StatedRecipe, recipe_of
 from trainmark.measure.device_peaks import find_peak
 from trainmark.reference import Reference, find_reference
-from trainmark.schema.case import own_axes, recipe_axis
 from trainmark.schema.frozen import Frozen
 from trainmark.schema.recipe import AxisName, AxisValue, Condition, RecipeAxis
-from trainmark.tasks import KnownAxis, same_model
+from trainmark.tasks import KnownAxis, own_axes, recipe_axis, same_model
 
 
 class Strength(StrEnum):

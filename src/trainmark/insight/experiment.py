@@ -22,10 +22,11 @@ from pydantic import ValidationError
 
 from trainmark.errors import InputError, plain_message
 from trainmark.measure.statistics import MIN_RUNS, product, student_t
-from trainmark.schema.case import Case, own_axes, recipe_axis, value_text
+from trainmark.schema.case import Case, value_text
 from trainmark.schema.decomposition import CLOSES_WITHIN, Decomposition, TestedFactor
 from trainmark.schema.measurement import Estimate, Interval, IntervalMethod, Ratio
 from trainmark.schema.results import CaseResult, Results, measured_runs, sound
+from trainmark.tasks import own_axes, recipe_axis
 
 MOST_FACTORS = 12
 """More differing factors need too many runs; the two cases have little in common."""

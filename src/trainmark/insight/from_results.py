@@ -16,12 +16,13 @@ from trainmark.insight.side_facts import facts_of
 from trainmark.insight.sides import ExplainedRun
 from trainmark.logs import Facts
 from trainmark.logs.events import Parameter
-from trainmark.schema.case import UNKNOWN, Case, own_axes, recipe_axis, value_text
+from trainmark.schema.case import UNKNOWN, Case, value_text
 from trainmark.schema.manifest import Manifest
 from trainmark.schema.names import RESULTS, RUNS
 from trainmark.schema.recipe import AxisName, Condition
 from trainmark.schema.results import CaseResult, Results, RunResult, pooled
 from trainmark.store import read_results
+from trainmark.tasks import own_axes, recipe_axis
 
 _AS_CONDITION = {
     "framework": Condition.FRAMEWORK,

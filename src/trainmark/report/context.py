@@ -24,12 +24,12 @@ from trainmark.logs.events import read_events
 from trainmark.measure.statistics import MIN_RUNS
 from trainmark.report.blocks import Span
 from trainmark.report.language import Catalogue, Language, catalogue
-from trainmark.schema.case import UNKNOWN, Case, Option, axes_of, is_neutral
+from trainmark.schema.case import UNKNOWN, Case, Option, axes_of
 from trainmark.schema.names import EVENTS
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.results import CaseResult, Findings, RatioFinding, Results, RunResult
 from trainmark.suite import select_baselines
-from trainmark.tasks import AxisLabel, task_of
+from trainmark.tasks import TASKS, AxisLabel, is_neutral
 
 Aspect = str
 """One way in which cases can differ: an axis, except that ``data`` includes the loader and ``devices`` the nodes."""
@@ -116,7 +116,7 @@ class Axes:
         """Return the aspects that vary among the frameworks but have one value within each."""
         if FRAMEWORK not in self.varying:
             return ()
-        variants = {axis for c in self.cases for axis in task_of(c.case).variant_axes}
+        variants = {axis for c in self.cases for axis in TASKS[c.case.task].variant_axes}
         own = {WORKLOAD, *variants, COMPILER, OPTIONS}
         return tuple(a for a in self.varying if a in own and self._follows_framework(a))
 
@@ -182,7 +182,7 @@ def by_unit(cases: Sequence[CaseResult]) -> dict[str, list[CaseResult]]:
     groups: dict[str, list[CaseResult]] = {}
     for found in cases:
         likely = (known[key] for key in _kinds(found.case) if key in known)
-        unit = found.unit or next(likely, None) or task_of(found.case).unit
+        unit = found.unit or next(likely, None) or TASKS[found.case.task].unit
         groups.setdefault(unit, []).append(found)
     return groups
 
@@ -196,7 +196,7 @@ def axis_label(case: Case, aspect: Aspect) -> AxisLabel | None:
     """Return how the case's task writes one of its own axes; None for common axes and other tasks' axes."""
     if aspect in COMMON or aspect not in case.axes:
         return None
-    return task_of(case).labels.get(aspect) or AxisLabel(aspect, aspect)
+    return TASKS[case.task].labels.get(aspect) or AxisLabel(aspect, aspect)
 
 
 def _word(option: Option) -> str:

@@ -1,8 +1,4 @@
-"""A case, which is one point of a suite's matrix with a value on every axis, and the tasks that declare such axes.
-
-A task is a plug-in: a folder under ``tasks/``, of trainmark or of an extension. Tasks are imported on first use, so
-that reading a case does not depend on earlier imports.
-"""
+"""A case: one point of a suite's matrix, with a value on every axis that its task has."""
 
 import hashlib
 import json
@@ -10,8 +6,7 @@ import re
 from collections.abc import Mapping
 from enum import Enum, StrEnum
 from functools import cache, cached_property
-from importlib import import_module
-from typing import Annotated, Any, ClassVar, Literal, Protocol, Self, get_args
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BeforeValidator,
@@ -28,132 +23,12 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from trainmark.errors import nearest
-from trainmark.schema.frozen import Frozen
+from trainmark.schema.frozen import Count, Frozen
 from trainmark.schema.precision import Precision, UnknownPrecision
-
-
-class TaskAxes(Frozen):
-    """The axes that only the cases of one task have; each task declares a subclass.
-
-    ``recipe_names`` maps an axis to the name that published recipes and other programs use for it.
-    """
-
-    recipe_names: ClassVar[Mapping[str, str]] = {}
-
-    def id_words(self, compiler: str) -> tuple[str, ...]:
-        """Return these axes as words of a case's id, with the compiler's among them."""
-        return (compiler, *(f"{name}{value}" for name, value in self.model_dump(mode="json").items()))
-
-
-class DeclaredModel(Protocol):
-    """A model of a task."""
-
-    @property
-    def axes(self) -> Mapping[str, object]:
-        """The model's own defaults on the task's axes, where they differ from the task's."""
-
-
-class DeclaredTask(Protocol):
-    """The part of a task that a case needs."""
-
-    @property
-    def name(self) -> str:
-        """The task's name in documents."""
-
-    @property
-    def axes(self) -> type[TaskAxes]:
-        """The type of the axes that only its cases have."""
-
-    @property
-    def models(self) -> Mapping[str, DeclaredModel]:
-        """Its models by name, the default one first."""
-
-    @property
-    def is_default(self) -> bool:
-        """True for the task of documents that name neither a task nor a known model."""
-
-    @property
-    def is_neutral(self) -> bool:
-        """True for the task of foreign programs, which have no default axes: only stated facts count."""
-
-
-@cache
-def declared_tasks() -> Mapping[str, DeclaredTask]:
-    """Return every task by its name; the first call imports the task folders."""
-    tasks: Mapping[str, DeclaredTask] = import_module("trainmark.tasks").TASKS
-    return tasks
-
-
-@cache
-def default_task() -> str:
-    """Return the task of documents that name neither a task nor a known model."""
-    return next(task.name for task in declared_tasks().values() if task.is_default)
-
-
-def is_neutral(task: object) -> bool:
-    """Return whether ``task`` is the neutral task, whose cases have no defaults on the axes of a training's recipe."""
-    known = declared_tasks()
-    return isinstance(task, str) and task in known and known[task].is_neutral
-
-
-@cache
-def neutral_task() -> str:
-    """Return the name of the neutral task."""
-    return next(task.name for task in declared_tasks().values() if task.is_neutral)
-
-
-BUILT_IN_SOURCE = "builtin"
-"""The kind of source of trainmark's own programs in a card."""
-
-
-def task_of_source(kind: str) -> str:
-    """Return the task of a card without a task: the default one for trainmark's own programs, or the neutral one."""
-    return default_task() if kind == BUILT_IN_SOURCE else neutral_task()
-
-
-@cache
-def _task_by_model() -> Mapping[str, str]:
-    return {model: task.name for task in declared_tasks().values() for model in task.models}
-
-
-def task_of_model(model: object) -> str:
-    """Return the task that declares a model, or the default task."""
-    return _task_by_model().get(str(model)) or default_task()
-
-
-def default_model(task: object = None) -> str | None:
-    """Return the first model of a task, of the default one if none is given or it is unknown; None without models."""
-    tasks = declared_tasks()
-    models = tasks[task].models if isinstance(task, str) and task in tasks else {}
-    return next(iter(models or tasks[default_task()].models), None)
-
-
-def own_axes(*tasks: str) -> tuple[str, ...]:
-    """Return the names of the axes that only these tasks have; those of all tasks without arguments."""
-    known = declared_tasks()
-    return tuple(dict.fromkeys(axis for task in tasks or known for axis in known[task].axes.model_fields))
-
-
-def recipe_axis(axis: str) -> str:
-    """Return the name that published recipes use for an axis."""
-    declared = (task.axes.recipe_names for task in declared_tasks().values())
-    return next((names[axis] for names in declared if axis in names), axis)
-
-
-def task_choices(axis: str) -> frozenset[str]:
-    """Return the enumerated values of a task's axis, over all tasks that have it; empty if none are enumerated."""
-    fields = (task.axes.model_fields for task in declared_tasks().values())
-    types = (own[axis].annotation for own in fields if axis in own)
-    candidates = (candidate for type_ in types for candidate in (type_, *get_args(type_)))
-    enums = (enum for enum in candidates if isinstance(enum, type) and issubclass(enum, StrEnum))
-    return frozenset(member.value for enum in enums for member in enum)
-
+from trainmark.tasks import TASKS, TaskAxes, default_model, is_neutral, own_axes, task_of_model
 
 Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=64)]
 """A name that is safe in a path, a flag and a table: letters, digits, ``. _ + -``, at most 64 of them."""
-
-Count = Annotated[int, Field(strict=True, gt=0)]
-"""An integer from 1; strict, because YAML's ``yes`` is a boolean and would count as 1."""
 
 
 def _where(value: Any) -> Any:
@@ -261,10 +136,9 @@ class Case(Frozen):
     @field_validator("task")
     @classmethod
     def _is_known(cls, task: str) -> str:
-        known = declared_tasks()
-        if task not in known:
+        if task not in TASKS:
             raise PydanticCustomError(
-                UNKNOWN_TASK, "{problem}", {"problem": f"unknown task '{task}'{_choices(task, tuple(known))}"}
+                UNKNOWN_TASK, "{problem}", {"problem": f"unknown task '{task}'{_choices(task, tuple(TASKS))}"}
             )
         return task
 
@@ -272,7 +146,7 @@ class Case(Frozen):
     @classmethod
     def _typed(cls, axes: Any, _handler: Any, info: ValidationInfo) -> TaskAxes:
         """Read the axes with the type of the case's task; the check of ``task`` reports an unknown task."""
-        task = declared_tasks().get(info.data.get("task", ""))
+        task = TASKS.get(info.data.get("task", ""))
         if task is None:
             return TaskAxes()
         if not isinstance(axes, Mapping):
@@ -310,6 +184,11 @@ class Case(Frozen):
                 "give a value for one of them, because each is searched at a known value of the other"
             )
         return self
+
+    @property
+    def fixed_axes(self) -> dict[str, str]:
+        """The case's values on the axes that change what its step computes, such as the optimizer."""
+        return {axis: str(self.value(axis)) for axis in TASKS[self.task].fixed_axes}
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -409,6 +288,14 @@ class Case(Frozen):
     def at_batch(self, batch_per_device: int) -> "Case":
         """Return this case with another batch per device (how ``max`` becomes a number)."""
         return self.model_copy(update={"batch_per_device": batch_per_device})
+
+
+def case_of(**axes: Any) -> Case:
+    """Return the case with these values, and the defaults of its task on all other axes.
+
+    Raises pydantic's ``ValidationError`` for an axis that the task lacks and for a value that the axis cannot have.
+    """
+    return Case.model_validate(axes)
 
 
 def value_text(value: Any) -> str:

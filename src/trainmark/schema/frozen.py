@@ -15,6 +15,9 @@ from pydantic import (
 Share = Annotated[float, Field(ge=0, le=1)]
 """A part of a whole, 0 to 1."""
 
+Count = Annotated[int, Field(strict=True, gt=0)]
+"""An integer from 1; strict, because YAML's ``yes`` is a boolean and would count as 1."""
+
 
 class Frozen(BaseModel):
     """An immutable document; an unknown field or NaN is an error."""

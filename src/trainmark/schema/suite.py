@@ -15,8 +15,8 @@ from pydantic import (
     model_validator,
 )
 
-from trainmark.schema.case import Case, Count, Word
-from trainmark.schema.frozen import Frozen
+from trainmark.schema.case import Case, Word
+from trainmark.schema.frozen import Count, Frozen
 from trainmark.schema.measurement import GateName, Sampling
 
 _PRESETS: dict[str, dict[str, Any]] = {

@@ -18,21 +18,11 @@ from pydantic_core import ErrorDetails
 
 from trainmark.documents import Document, Key, documents_of, parse_document, read_document
 from trainmark.errors import InputError, nearest, plain_message
-from trainmark.schema.case import (
-    BUILT_IN,
-    SYNTHETIC,
-    Case,
-    axes_of,
-    declared_tasks,
-    is_neutral,
-    own_axes,
-    task_of_model,
-    task_of_source,
-)
+from trainmark.schema.case import BUILT_IN, SYNTHETIC, Case, axes_of, case_of
 from trainmark.schema.suite import Dataset, NamingScheme, ProfileMode, Suite
 from trainmark.suite.matrix import Matrix, Point, RuleError, expand
 from trainmark.suite.selection import select_baselines
-from trainmark.tasks import TASKS, case_of, find_task, task_of
+from trainmark.tasks import TASKS, find_task, is_neutral, own_axes, task_of_model, task_of_source
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +94,7 @@ def _facts(document: Document) -> dict[str, Any] | None:
     name, framework, fixed = card.get("name"), card.get("framework"), card.get("fixed") or {}
     task = card.get("task", task_of_source(str(card["source"].get("kind"))))
     words = (name, framework, task)
-    if (
-        not all(isinstance(word, str) for word in words)
-        or task not in declared_tasks()
-        or not isinstance(fixed, dict)
-    ):
+    if not all(isinstance(word, str) for word in words) or task not in TASKS or not isinstance(fixed, dict):
         return None
     return {"name": name, "framework": framework, "task": task, "fixed": fixed}
 
@@ -497,7 +483,7 @@ def log_name(case: Case, repeat: int, scheme: NamingScheme) -> str:
     if scheme is NamingScheme.CASE:
         return f"{case.id}_{repeat}.log"
     precision = case.precision.published
-    task = task_of(case)
+    task = TASKS[case.task]
     published = task.models.get(case.model)
     match scheme:
         case NamingScheme.NGC:

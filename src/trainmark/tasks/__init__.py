@@ -1,111 +1,45 @@
 """The tasks, a folder each; its ``TASK`` declares everything that the rest of trainmark knows about it."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from enum import StrEnum
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, get_args
 
 from pydantic import AfterValidator
 
 from trainmark.errors import InputError, nearest
 from trainmark.files import extension_folders
-from trainmark.schema.case import Case, TaskAxes, own_axes, recipe_axis
-from trainmark.schema.frozen import Frozen
 from trainmark.schema.recipe import OF_LARGE_MODELS, AxisName, AxisValue, Condition, RecipeAxis
-
-if TYPE_CHECKING:
-    from trainmark.tasks.equal_work import EqualWork
+from trainmark.tasks.declaration import AxisLabel, Model, Task, TaskAxes
 
 __all__ = [
+    "BUILT_IN_SOURCE",
     "TASKS",
     "AxisLabel",
     "KnownAxis",
     "Model",
     "Task",
+    "TaskAxes",
     "all_axes",
     "axes_of_model",
-    "case_of",
+    "default_model",
     "find_task",
+    "is_neutral",
     "model_word",
+    "neutral_task",
+    "own_axes",
     "published_name",
+    "recipe_axis",
     "same_model",
     "same_unit",
-    "task_of",
+    "task_choices",
+    "task_of_model",
+    "task_of_source",
 ]
 
 __path__ = [*__path__, *map(str, extension_folders("tasks"))]
-
-
-@dataclass(frozen=True, slots=True)
-class Model:
-    """The published names of a model; trainmark's own name is its key in the task.
-
-    ``short`` is DLPerf's name in log files, ``published`` the framework-benchmark template's name. ``axes`` are the
-    model's defaults that differ from the task's.
-    """
-
-    short: str
-    published: str
-    axes: Mapping[str, object] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class AxisLabel:
-    """An axis in reports: its name in English and Chinese, and the templates of its values.
-
-    ``{}`` in ``value`` (for a table's cell) and ``short`` (for a case's short label) is replaced by the value.
-    """
-
-    en: str
-    zh: str
-    value: str = "{}"
-    short: str = "{}"
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """A kind of training with its own axes and units of work.
-
-    - ``counters``: the units of a step's work; the headline throughput uses the first.
-    - ``variant_axes``: enumerated axes that change how a step is computed, but not its result.
-    - ``fixed_axes``: axes that change the result; a certificate of equal work applies to one value of each.
-    - ``is_default``: whether this is the task of documents without a task; true for one task.
-    - ``is_neutral``: whether it is the task of programs about which only what somebody states is known.
-    - ``unit_aliases``: other words, in the singular, that programs use for the first counter (``sample``).
-    - ``recipe_axes``: further axes on which published recipes of this task differ.
-    - ``model_word``: returns trainmark's name for a program's spelling of a model; None for an unknown family.
-    - ``repository``: the framework-benchmark template's word for programs of this task (``clas``).
-    - ``data_kind``: the folder of ``dataset/`` for its data; ``make`` are the settings for making a data set.
-    - ``forms``: the forms of a data set on disk; a suite's ``path`` means the first.
-    - ``equal_work``: loads the task's part of the check of equal work.
-    """
-
-    name: str
-    en: str
-    zh: str
-    axes: type[TaskAxes]
-    counters: tuple[str, ...]
-    models: Mapping[str, Model] = field(default_factory=dict)
-    labels: Mapping[str, AxisLabel] = field(default_factory=dict)
-    repository: str | None = None
-    is_default: bool = False
-    is_neutral: bool = False
-    unit_aliases: frozenset[str] = frozenset()
-    recipe_axes: tuple[str, ...] = ()
-    model_word: Callable[[str], str | None] | None = None
-    data_kind: str | None = None
-    make: type[Frozen] | None = None
-    variant_axes: tuple[str, ...] = ()
-    fixed_axes: tuple[str, ...] = ()
-    forms: tuple[str, ...] = ()
-    equal_work: Callable[[], "EqualWork"] | None = None
-
-    @property
-    def unit(self) -> str:
-        """The unit of the headline's throughput, such as ``samples/s``."""
-        return f"{self.counters[0]}/s"
 
 
 def _find() -> dict[str, Task]:
@@ -125,22 +59,66 @@ def find_task(name: str) -> Task:
     return TASKS[name]
 
 
-def task_of(case: Case) -> Task:
-    """Return the task of a case."""
-    return TASKS[case.task]
+@cache
+def default_task() -> str:
+    """Return the task of documents that name neither a task nor a known model."""
+    return next(task.name for task in TASKS.values() if task.is_default)
 
 
-def fixed_axes_of(case: Case) -> dict[str, str]:
-    """Return the values of a case on the axes that change what its step computes, such as the optimizer."""
-    return {axis: str(case.value(axis)) for axis in task_of(case).fixed_axes}
+def is_neutral(task: object) -> bool:
+    """Return whether ``task`` is the neutral task, whose cases have no defaults on the axes of a training's recipe."""
+    return isinstance(task, str) and task in TASKS and TASKS[task].is_neutral
 
 
-def case_of(**axes: Any) -> Case:
-    """Return the case with these values, and the defaults of its task on all other axes.
+@cache
+def neutral_task() -> str:
+    """Return the name of the neutral task."""
+    return next(task.name for task in TASKS.values() if task.is_neutral)
 
-    Raises pydantic's ``ValidationError`` for an axis that the task lacks and for a value that the axis cannot have.
-    """
-    return Case.model_validate(axes)
+
+BUILT_IN_SOURCE = "builtin"
+"""The kind of source of trainmark's own programs in a card."""
+
+
+def task_of_source(kind: str) -> str:
+    """Return the task of a card without a task: the default one for trainmark's own programs, or the neutral one."""
+    return default_task() if kind == BUILT_IN_SOURCE else neutral_task()
+
+
+@cache
+def _task_by_model() -> Mapping[str, str]:
+    return {model: task.name for task in TASKS.values() for model in task.models}
+
+
+def task_of_model(model: object) -> str:
+    """Return the task that declares a model, or the default task."""
+    return _task_by_model().get(str(model)) or default_task()
+
+
+def default_model(task: object = None) -> str | None:
+    """Return the first model of a task, of the default one if none is given or it is unknown; None without models."""
+    models = TASKS[task].models if isinstance(task, str) and task in TASKS else {}
+    return next(iter(models or TASKS[default_task()].models), None)
+
+
+def own_axes(*tasks: str) -> tuple[str, ...]:
+    """Return the names of the axes that only these tasks have; those of all tasks without arguments."""
+    return tuple(dict.fromkeys(axis for task in tasks or TASKS for axis in TASKS[task].axes.model_fields))
+
+
+def recipe_axis(axis: str) -> str:
+    """Return the name that published recipes use for an axis."""
+    declared = (task.axes.recipe_names for task in TASKS.values())
+    return next((names[axis] for names in declared if axis in names), axis)
+
+
+def task_choices(axis: str) -> frozenset[str]:
+    """Return the enumerated values of a task's axis, over all tasks that have it; empty if none are enumerated."""
+    fields = (task.axes.model_fields for task in TASKS.values())
+    types = (own[axis].annotation for own in fields if axis in own)
+    candidates = (candidate for type_ in types for candidate in (type_, *get_args(type_)))
+    enums = (enum for enum in candidates if isinstance(enum, type) and issubclass(enum, StrEnum))
+    return frozenset(member.value for enum in enums for member in enum)
 
 
 def published_name(model: str) -> str:

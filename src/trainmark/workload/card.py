@@ -24,10 +24,10 @@ from pydantic import (
 
 from trainmark.errors import InputError
 from trainmark.expressions import evaluate, names_in, parse_expression
-from trainmark.schema.case import BUILT_IN_SOURCE, Case, Option, Word, axes_of, task_of_source
+from trainmark.schema.case import Case, Option, Word, axes_of
 from trainmark.schema.frozen import Frozen
 from trainmark.schema.suite import Launcher
-from trainmark.tasks import TASKS
+from trainmark.tasks import BUILT_IN_SOURCE, TASKS, task_of_source
 from trainmark.workload.generate import IMAGE_LIST
 from trainmark.workload.image import Image
 from trainmark.workload.source import Source

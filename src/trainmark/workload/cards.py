@@ -16,10 +16,10 @@ from pydantic_core import ErrorDetails
 
 from trainmark.documents import Document, Key, NamedText, documents_of, parse_document, read_document
 from trainmark.errors import InputError, nearest, plain_message
-from trainmark.schema.case import BUILT_IN, Case, axes_of
+from trainmark.schema.case import BUILT_IN, Case, axes_of, case_of
 from trainmark.schema.precision import Precision, UnknownPrecision
 from trainmark.schema.suite import Launcher
-from trainmark.tasks import TASKS, case_of
+from trainmark.tasks import TASKS
 from trainmark.workload.card import (
     AUTO_FORMAT,
     NUMBERS,

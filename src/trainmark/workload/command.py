@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainmark.errors import InputError, nearest
-from trainmark.schema.case import SYNTHETIC, UNKNOWN, UNSTATED, Case, Device, Option, is_neutral, value_text
+from trainmark.schema.case import SYNTHETIC, UNKNOWN, UNSTATED, Case, Device, Option, case_of, value_text
 from trainmark.schema.names import EVENTS
 from trainmark.schema.suite import Launcher
-from trainmark.tasks import case_of
+from trainmark.tasks import is_neutral
 from trainmark.workload.card import (
     Card,
     Combination,

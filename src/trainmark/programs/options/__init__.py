@@ -14,8 +14,8 @@ from pkgutil import iter_modules
 
 from trainmark.files import extension_folders
 from trainmark.logs.events import Parameter
-from trainmark.schema.case import task_choices
 from trainmark.schema.recipe import AxisName, AxisValue, Condition, RecipeAxis
+from trainmark.tasks import task_choices
 
 __path__ = [*__path__, *map(str, extension_folders("programs/options"))]
 

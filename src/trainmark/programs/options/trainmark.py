@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 
 from trainmark.programs.options import NONE, Dialect, Parameters, RecipeSetting, words
-from trainmark.schema.case import own_axes, recipe_axis
 from trainmark.schema.recipe import Condition, RecipeAxis
+from trainmark.tasks import own_axes, recipe_axis
 
 
 def _read(parameters: Parameters) -> Iterator[RecipeSetting]:

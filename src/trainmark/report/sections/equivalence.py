@@ -6,10 +6,9 @@ from trainmark.equivalence.render import model_label, shape_label
 from trainmark.report.blocks import Block, Cell, Column, Paragraph, Section, Table, cell, plain
 from trainmark.report.context import COMPILER, Context
 from trainmark.report.sections.throughput import NOT_EQUAL, subject_matter
-from trainmark.schema.case import task_of_model
 from trainmark.schema.certificate import Certificate, Check, Party, Subject
 from trainmark.schema.precision import Precision
-from trainmark.tasks import TASKS, AxisLabel
+from trainmark.tasks import TASKS, AxisLabel, task_of_model
 
 PAIR_SUBJECTS = (
     Subject.ACTIVATIONS,

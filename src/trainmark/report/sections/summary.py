@@ -40,12 +40,13 @@ from trainmark.report.context import (
 from trainmark.report.language import days, decimals, interval, number, percent
 from trainmark.report.sections.machine import energy_cell, framework, hardware, named, nodes
 from trainmark.report.sections.throughput import equality
-from trainmark.schema.case import UNKNOWN, neutral_task
+from trainmark.schema.case import UNKNOWN
 from trainmark.schema.hosts import LOCALHOST
 from trainmark.schema.manifest import Node
 from trainmark.schema.names import RESULTS, SUITE
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.results import Bound, CaseResult, EqualityFinding
+from trainmark.tasks import neutral_task
 
 ANCHOR = "glance"
 

@@ -28,7 +28,7 @@ from trainmark.report.context import (
     shown,
 )
 from trainmark.report.language import decimals, interval, number, percent
-from trainmark.schema.case import UNKNOWN, task_of_model
+from trainmark.schema.case import UNKNOWN
 from trainmark.schema.decomposition import Decomposition, TestedFactor
 from trainmark.schema.measurement import Interval, Ratio
 from trainmark.schema.names import DECOMPOSITION
@@ -43,7 +43,7 @@ from trainmark.schema.results import (
     Work,
     fastest,
 )
-from trainmark.tasks import TASKS
+from trainmark.tasks import TASKS, task_of_model
 
 NOT_EQUAL = "≠"
 """The mark of a framework whose work was compared and found different."""

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from trainmark.tasks import AxisLabel, Model, Task
 from trainmark.tasks.causal_lm.axes import GIVEN, Form, LanguageAxes, MakeTokens
+from trainmark.tasks.declaration import AxisLabel, Model, Task
 
 if TYPE_CHECKING:
     from trainmark.tasks.equal_work import EqualWork

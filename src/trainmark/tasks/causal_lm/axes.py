@@ -5,8 +5,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from trainmark.schema.case import Count, TaskAxes
-from trainmark.schema.frozen import Frozen
+from trainmark.schema.frozen import Count, Frozen
+from trainmark.tasks.declaration import TaskAxes
 
 
 class Parallel(StrEnum):

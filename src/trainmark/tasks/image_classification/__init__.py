@@ -3,7 +3,7 @@
 import re
 from typing import TYPE_CHECKING
 
-from trainmark.tasks import AxisLabel, Model, Task
+from trainmark.tasks.declaration import AxisLabel, Model, Task
 from trainmark.tasks.image_classification.axes import Form, ImageAxes, Layout, MakeImages
 
 if TYPE_CHECKING:

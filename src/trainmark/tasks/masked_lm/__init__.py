@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from trainmark.tasks import AxisLabel, Model, Task
+from trainmark.tasks.declaration import AxisLabel, Model, Task
 from trainmark.tasks.masked_lm.axes import GIVEN, Form, MakeMasked, MaskedAxes, Optimizer
 
 if TYPE_CHECKING:

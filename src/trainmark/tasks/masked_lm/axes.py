@@ -6,9 +6,9 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, model_validator
 
-from trainmark.schema.case import Count, TaskAxes
-from trainmark.schema.frozen import Frozen
+from trainmark.schema.frozen import Count, Frozen
 from trainmark.schema.recipe import RecipeAxis
+from trainmark.tasks.declaration import TaskAxes
 
 Percent = Annotated[int, Field(strict=True, ge=0, lt=50)]
 

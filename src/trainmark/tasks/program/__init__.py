@@ -1,7 +1,6 @@
 """The neutral task: another project's program, about which only what somebody states is known."""
 
-from trainmark.schema.case import TaskAxes
-from trainmark.tasks import Task
+from trainmark.tasks.declaration import Task, TaskAxes
 
 __all__ = ["TASK"]
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from trainmark.tasks import AxisLabel, Model, Task
+from trainmark.tasks.declaration import AxisLabel, Model, Task
 from trainmark.tasks.recommendation.axes import GIVEN, ClickAxes, Form, MakeClicks
 
 if TYPE_CHECKING:

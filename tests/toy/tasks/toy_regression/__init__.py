@@ -4,8 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from trainmark.schema.case import TaskAxes
-from trainmark.tasks import AxisLabel, Model, Task
+from trainmark.tasks.declaration import AxisLabel, Model, Task, TaskAxes
 
 __all__ = ["TASK", "ToyAxes"]
 
