@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 if sys.version_info < (3, 11):  # noqa: UP036  # Pip refuses older ones, but PYTHONPATH does not.
     raise ImportError(
-        "trainmark needs Python 3.11 or later; a program in an older one prints a line a step, or writes trainmark's "
-        "events itself (docs/reference/events.md)"
+        "trainmark needs Python 3.11 or later; with an older one, print a line per step, or write trainmark's "
+        "events yourself (docs/reference/events.md)"
     )
 
 from trainmark.imports import attach

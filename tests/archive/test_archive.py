@@ -76,7 +76,7 @@ def test_an_archive_replaces_no_file_but_an_earlier_archive_of_its_directory(
 
     (tmp_path / "notes.txt").write_text("years of work")
     assert main(["archive", str(results), "--out", str(tmp_path / "notes.txt")]) == 2
-    assert "notes.txt: exists and is no archive of results; give another --out" in capsys.readouterr().err
+    assert "notes.txt: exists and is not an archive of results; give another --out" in capsys.readouterr().err
     assert (tmp_path / "notes.txt").read_text() == "years of work"
 
 

@@ -84,7 +84,7 @@ def test_after_the_minutes_the_run_starts_all_the_same() -> None:
     listener = Hearing()
     quiet(0.1).wait([Machine(*[0.6] * 9)], listener)
     assert listener.heard[-1] == (
-        "other processes still take 60% of the CPUs of this machine after 0.1 minutes: the run starts all the same"
+        "other processes still take 60% of the CPUs of this machine after 0.1 minutes: the run starts anyway"
     )
 
 
@@ -133,7 +133,7 @@ def test_a_run_next_to_a_hog_waits_and_its_message_says_what_to_do(bench: Bench,
         called = bench.call("--wait-quiet", "0", "--cpus", str(hog))
     finally:
         os.sched_setaffinity(0, allowed)
-    assert "of the CPUs of this machine after 0 minutes: the run starts all the same" in called.stderr, (
+    assert "of the CPUs of this machine after 0 minutes: the run starts anyway" in called.stderr, (
         called.stderr
     )
     assert "suspect: other processes took" in called.stderr
@@ -219,13 +219,13 @@ def test_disturbed_runs_and_runs_that_nobody_inspected_are_counted_separately(be
     assert results.findings is not None
     (advice,) = results.findings.advice
     assert advice.reason == (
-        "the machine disturbed 2 of 3 runs (cpu-shared), and 1 was not looked at: the number is the median of all of "
+        "the machine disturbed 2 of 3 runs (cpu-shared), and 1 was not watched: the number is the median of all of "
         "them, without an interval"
     )
     (case,) = results.cases
     assert [doubt.code for doubt in case.suspicions] == ["not-looked"]
     assert case.suspicions[0].sentence == (
-        "the number is the median of all 3 runs: the machine disturbed 2 of them, and 1 was not looked at"
+        "the number is the median of all 3 runs: the machine disturbed 2 of them, and 1 was not watched"
     )
 
 

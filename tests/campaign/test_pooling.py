@@ -45,9 +45,7 @@ def test_a_run_that_was_copied_under_another_number_is_no_other_run(bench: Bench
     bench.run()
     (folder,) = bench.out.glob("runs/*/1")
     shutil.copytree(folder, folder.with_name("3"))
-    with pytest.raises(
-        InputError, match=rf"^{folder.with_name('3')}: its outcome.json says that this was repeat 1;"
-    ):
+    with pytest.raises(InputError, match=rf"^{folder.with_name('3')}: its outcome.json is of repeat 1;"):
         collected(bench)
 
 
@@ -59,7 +57,7 @@ def test_a_copied_run_whose_number_was_edited_is_no_other_run(bench: Bench) -> N
     shutil.copytree(folder, copy)
     record = json.loads((copy / OUTCOME).read_text())
     (copy / OUTCOME).write_text(json.dumps(record | {"repeat": 3}))
-    with pytest.raises(InputError, match=rf"^{copy}: is run 1 \(.*/1\) once more: both began at "):
+    with pytest.raises(InputError, match=rf"^{copy}: is a copy of run 1 \(.*/1\): both started at "):
         collected(bench)
 
 
@@ -69,9 +67,7 @@ def test_a_run_that_was_copied_to_another_case_is_none_of_it(bench: Bench) -> No
     there = bench.out / "runs" / other.id / "1"
     shutil.rmtree(there)
     shutil.copytree(bench.out / "runs" / one.id / "1", there)
-    with pytest.raises(
-        InputError, match=rf"^{there}: its outcome.json says that this was a run of {one.id}; "
-    ):
+    with pytest.raises(InputError, match=rf"^{there}: its outcome.json is of a run of {one.id}; "):
         collected(bench)
 
 

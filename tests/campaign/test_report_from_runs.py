@@ -100,7 +100,7 @@ def test_runs_that_no_case_of_an_edited_suite_fits_are_reported_and_nothing_is_w
     assert main(words) == 2
     reported = capsys.readouterr().err
     assert reported.count("\n") == 1
-    assert f"{suite}: none of its cases is that of 2 finished runs (" in reported
+    assert f"{suite}: no case matches 2 finished runs (" in reported
     assert "fake-bf16" in reported or "fake-good-bf16" in reported
     assert "restore it, or move their folders out of" in reported
     assert document.read_bytes() == stored
@@ -117,7 +117,7 @@ def test_runs_of_a_case_that_was_taken_out_of_the_suite_are_reported_too(
     suite.write_text(yaml.safe_dump(document))
     assert main(["report", str(bench.out)]) == 2
     gone = measured.cases[1].id
-    assert f"that of 1 finished run (runs/{gone}/1)" in capsys.readouterr().err
+    assert f"case matches 1 finished run (runs/{gone}/1)" in capsys.readouterr().err
     (bench.out / "runs" / gone).rename(bench.folder / gone)
     assert main(["report", str(bench.out)]) == 0
     assert f"1 run of {bench.out / 'results.json'} is missing from runs/: " in capsys.readouterr().err

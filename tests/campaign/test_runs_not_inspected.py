@@ -57,7 +57,7 @@ def test_a_run_that_was_not_inspected_says_so_and_why(bench: Bench) -> None:
     assert check.answer is Answer.UNCHECKED
     assert check.samples is None
     (doubt,) = case.runs[1].suspicions
-    assert doubt.sentence.startswith("not looked: cpu-shared: ")
+    assert doubt.sentence.startswith("not checked: cpu-shared: ")
     assert check.reason is not None
     assert check.reason in doubt.sentence
 
@@ -139,4 +139,4 @@ def test_a_run_with_a_window_of_some_milliseconds_prints_why_it_was_not_inspecte
     called = bench.call()
     # The program of the tests claims a window that begins before its process does.
     reasons = r"its window of 0\.\d+ s is shorter than two|the samples cover only|no sample was taken"
-    assert re.search(rf"suspect: not looked: cpu-shared: ({reasons})", called.stderr), called.stderr
+    assert re.search(rf"suspect: not checked: cpu-shared: ({reasons})", called.stderr), called.stderr

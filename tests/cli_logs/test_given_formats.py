@@ -104,7 +104,7 @@ def test_two_logs_are_compared_by_the_given_format(tmp_path: Path, log: Path) ->
         ("title: x\nunit: images/s\nrecord: ['a']\n", "unknown key 'record'; did you mean 'records'"),
         ("title: x\nunit: images/s\n", "the key 'records' is missing"),
         ("title: x\nunit: images/s\nrecords: ['{step} {rat}']\n", "no field 'rat'; did you mean 'rate'"),
-        ("title: x\nunit: images/s\nrecords: ['{step} (']\n", "is no regular expression"),
+        ("title: x\nunit: images/s\nrecords: ['{step} (']\n", "is not a regular expression"),
         (
             "title: x\nunit: images/s\nrecords: ['(?:a+)+ {step}']\n",
             "can match the same text in several ways",
@@ -131,7 +131,7 @@ def test_two_logs_are_compared_by_the_given_format(tmp_path: Path, log: Path) ->
         ),
         (
             "title: x\nunit: images/s\nrecords: ['{rate}']\nfacts: {gpus: {pattern: a, within: '('}}\n",
-            "gpus: within: '(' is no regular expression",
+            "gpus: within: '(' is not a regular expression",
         ),
         (
             "title: x\nunit: images/s\nrecords: ['{rate}']\nlast_step: = steps\n",

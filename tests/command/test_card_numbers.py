@@ -56,7 +56,7 @@ def test_a_word_may_be_an_expression(tmp_path: Path, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("suite", "card", "message"),
     [
-        ({"options": {"block_size": "big"}}, {}, "the option block_size is 'big', which is no int"),
+        ({"options": {"block_size": "big"}}, {}, "the option block_size is 'big', which is not a valid int"),
         (
             {},
             {"options": {"block_size": {"type": "int"}}},
@@ -88,7 +88,7 @@ def test_a_number_that_a_case_lacks_makes_it_unsupported(
     [
         (
             {"work_per_step": "{blok_size} * 2"},
-            r"work_per_step: 'blok_size' is no axis.*did you mean 'block_size'",
+            r"work_per_step: 'blok_size' is not an axis.*did you mean 'block_size'",
         ),
         (
             {"work_per_step": "__import__('os')"},

@@ -72,7 +72,7 @@ def test_a_file_without_the_number_makes_the_run_invalid(text: str, reason: str,
     [
         ({"unit": None}, "the key 'unit' is missing"),
         ({"rule": "median"}, "'result' is the number: remove 'rule'"),
-        ({"result": {"file": "../x.json", "path": "a"}}, "is no path within the run's folder"),
+        ({"result": {"file": "../x.json", "path": "a"}}, "is not a path within the run's folder"),
         ({"result": {"file": "x.json"}}, r"result\.path: field required"),
     ],
 )

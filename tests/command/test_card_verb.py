@@ -109,7 +109,7 @@ def test_a_check_names_a_mistake_with_its_line(folder: Path, capsys: pytest.Capt
 
     written(folder)
     assert main(["card", "check", "--dry", "card.yaml", "--set", "bach=1"]) == 2
-    assert "'bach' is no axis or option" in capsys.readouterr().err
+    assert "'bach' is not an axis or option" in capsys.readouterr().err
     assert main(["card", "check", "--dry", "card.yaml"]) == 0
 
 

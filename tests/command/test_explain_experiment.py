@@ -51,7 +51,7 @@ def test_each_option_is_tested_alone_and_the_product_is_the_gap(
     assert "From A to B, factor by factor" in page
 
     assert main(words) == 2
-    assert "add --resume to go on with them" in capsys.readouterr().err
+    assert "add --resume to continue" in capsys.readouterr().err
     main([*words, "--resume"])
     again = json.loads((tmp_path / "test" / DECOMPOSITION).read_text())
     assert again["factors"] == found["factors"]
@@ -65,7 +65,7 @@ def test_what_cannot_be_run_again_is_refused_before_anything_runs(
     capsys.readouterr()
 
     assert main(["explain", FAST, "--against", str(log), "--test"]) == 2
-    assert "is no case of a result directory" in capsys.readouterr().err
+    assert "is not a case of a result directory" in capsys.readouterr().err
     assert main(["explain", FAST, "--against", FAST, "--test"]) == 2
     assert "A and B are the same case" in capsys.readouterr().err
     assert main(["explain", FAST, "--test"]) == 2

@@ -64,8 +64,8 @@ def test_lines_that_a_carriage_return_redraws_are_records(tmp_path: Path) -> Non
     ("words", "hint"),
     [
         (("python3", "train.py"), "put '--' before a command: trainmark run -- python train.py"),
-        (("python3",), "python3: is no suite's file; put '--' before a command"),
-        (("python3 train.py",), "python3 train.py: is no suite's file; put '--' before a command"),
+        (("python3",), "python3: is not a suite's file; put '--' before a command"),
+        (("python3 train.py",), "python3 train.py: is not a suite's file; put '--' before a command"),
         (("--", "python3 train.py"), "without quotes around it: trainmark run -- python3 train.py"),
         (("--", "LR=0.1", "python3", "train.py"), "write: env LR=0.1 COMMAND"),
     ],
@@ -111,7 +111,10 @@ for epoch in range(1, 13):
 @pytest.mark.process
 @pytest.mark.parametrize(
     ("program", "advice"),
-    [(SILENT, "let it print a line a step, or use trainmark.measure"), ("print('x')", "describe its lines")],
+    [
+        (SILENT, "let it print a line per step, or use trainmark.measure"),
+        ("print('x')", "describe its lines"),
+    ],
 )
 def test_a_program_without_a_number_gets_the_way_out_that_fits_what_it_printed(
     program: str, advice: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -147,7 +150,10 @@ def test_epochs_that_count_as_steps_have_the_work_of_an_epoch(
     [
         (("run", "--", "pyton", "train.py"), "pyton: no such program; the words after '--' are the command"),
         (("run", "--", "python3", "tran.py"), "tran.py: no such file in "),
-        (("run", "--", "./train.py"), "is no executable program; write: trainmark run -- python ./train.py"),
+        (
+            ("run", "--", "./train.py"),
+            "is not an executable program; write: trainmark run -- python ./train.py",
+        ),
         (
             ("run", "train.py"),
             "is a program and no suite's file; measure it by: trainmark run -- python train.py",

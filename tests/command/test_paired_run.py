@@ -86,9 +86,7 @@ def test_an_interruption_says_what_is_left_and_ends_both_programs(folder: Path) 
         run.send_signal(signal.SIGINT)
         last_line = run.stderr.read()
 
-    assert (
-        last_line == "interrupted: no verdict; out has the logs so far, so another try needs another --out\n"
-    )
+    assert last_line == "interrupted: no verdict; out has the logs so far; to try again, give another --out\n"
     assert run.returncode == 130
     left = [one.pid for one in psutil.process_iter(["cwd"]) if one.info["cwd"] == str(folder)]
     assert left == [os.getpid()]
@@ -115,7 +113,7 @@ def test_a_machine_with_a_gpu_is_refused(
     monkeypatch.setattr(LocalHost, "machine", lambda _: NodeResources(cores=2, gpus=1))
 
     assert call(command(0.01), command(0.01)) == 2
-    assert "work that is queued on a GPU goes on while its process is paused" in capsys.readouterr().err
+    assert "work queued on a GPU continues while its process is paused" in capsys.readouterr().err
 
 
 def test_options_of_a_pair_need_the_other_command(capsys: pytest.CaptureFixture[str]) -> None:

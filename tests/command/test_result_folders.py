@@ -41,7 +41,7 @@ def test_a_refused_command_leaves_the_documents_of_the_results(
         assert main(["run", *options, "--out", "out", "--", *OTHER]) == 2
     assert main(["run", "--resume", "--skip", "30", "--out", "out", "--", *ONE]) == 2
 
-    assert "out/command.yaml itself to go on with it" in capsys.readouterr().err
+    assert "out/command.yaml itself to continue it" in capsys.readouterr().err
     assert contents(result) == before
 
 
@@ -52,7 +52,7 @@ def test_a_folder_that_is_no_result_directory_keeps_its_own_card(
 
     assert main(["run", "--out", ".", "--", *ONE]) == 2
 
-    assert "is not empty and no result directory; give another --out" in capsys.readouterr().err
+    assert "is neither empty nor a result directory; give another --out" in capsys.readouterr().err
     assert (folder / COMMAND_CARD).read_text() == "name: precious\n"
     assert not (folder / COMMAND_SUITE).exists()
 

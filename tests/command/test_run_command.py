@@ -158,8 +158,8 @@ def test_a_known_log_is_counted_in_another_unit_by_the_stated_work_of_a_step(tmp
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("{btch}", "'btch' in '{btch}' is no name of --vary; write a number such as 256, or"),
-        ("0", "'0' is no number above 0; write a number"),
+        ("{btch}", "'btch' in '{btch}' is not a name of --vary; write a number such as 256, or"),
+        ("0", "'0' is not a number above 0; write a number"),
         ("256 images", "'256 images' is not names, numbers and + - * / // ()"),
     ],
 )

@@ -56,8 +56,8 @@ def test_devices_per_node_is_an_axis_and_no_option(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ({"vary": ["devices_per_node=1,gpu"]}, "--vary devices_per_node: 'gpu' is no number above 0"),
-        ({"vary": ["devices_per_node=0,1"]}, "--vary devices_per_node: '0' is no number above 0"),
+        ({"vary": ["devices_per_node=1,gpu"]}, "--vary devices_per_node: 'gpu' is not a number above 0"),
+        ({"vary": ["devices_per_node=0,1"]}, "--vary devices_per_node: '0' is not a number above 0"),
         (
             {"vary": ["devices_per_node=1,2"], "devices": 2},
             "--devices 2: --vary devices_per_node gives the devices",

@@ -19,7 +19,7 @@ def test_a_folder_with_other_things_in_it_is_refused_and_stays_as_it_was(bench: 
     bench.write()
     bench.out.mkdir()
     (bench.out / "thesis.tex").write_text("years of work")
-    with pytest.raises(InputError, match="is not empty and no result directory; give another --out"):
+    with pytest.raises(InputError, match="is neither empty nor a result directory; give another --out"):
         bench.run()
     assert [path.name for path in bench.out.iterdir()] == ["thesis.tex"]
 
@@ -39,7 +39,7 @@ def test_finished_runs_are_not_overwritten_without_resume(bench: Bench) -> None:
     bench.run()
     with pytest.raises(
         InputError,
-        match="holds finished runs of this suite; add --resume to go on with them, or",
+        match="holds finished runs of this suite; add --resume to continue, or",
     ):
         bench.run()
 
@@ -57,9 +57,7 @@ def test_more_runs_can_be_added_later_and_fewer_are_refused(bench: Bench) -> Non
     assert [run.repeat for run in case.runs] == [1, 2, 3]
     assert read_suite(bench.out).protocol.min_repeats == 3
     bench.write(protocol=protocol(2))
-    with pytest.raises(
-        InputError, match="was begun with 3 to 3 runs of each case; their number can be raised"
-    ):
+    with pytest.raises(InputError, match="was started with 3 to 3 runs per case; their number can be raised"):
         bench.run(resume=True)
 
 

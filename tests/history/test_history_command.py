@@ -99,7 +99,7 @@ def test_a_copy_of_a_result_directory_is_no_further_result(
         (["{database}", "{database}"], "give one database, or result directories"),
         (["{database}", "--case", "mxnet-*"], "no case matches"),
         (["{database}", "--since", "yesterday"], "expected a day"),
-        (["{empty}"], "no result directory of a trainmark run"),
+        (["{empty}"], "neither a result directory of a trainmark run"),
     ],
 )
 def test_a_wrong_argument_is_one_line_and_exit_code_2(

@@ -174,5 +174,5 @@ def test_an_older_python_is_named_in_one_line() -> None:
     done = subprocess.run([sys.executable, "-c", old], capture_output=True, text=True, check=False)
 
     assert done.stderr.splitlines()[-1].startswith(
-        "ImportError: trainmark needs Python 3.11 or later; a program in"
+        "ImportError: trainmark needs Python 3.11 or later; with an older"
     )

@@ -186,7 +186,7 @@ def test_a_switch_without_a_value_is_true(text: str, expected: str | None) -> No
 
 
 def test_a_switch_is_named_without_its_dashes() -> None:
-    with pytest.raises(InputError, match=r"x\.yaml: batch_per_device: switch: '--batch' is no name"):
+    with pytest.raises(InputError, match=r"x\.yaml: batch_per_device: switch: '--batch' is not a name"):
         _format(facts={"batch_per_device": {"switch": "--batch"}})
 
 

@@ -1,4 +1,4 @@
-"""A pattern that matches no line is explained by the line of which it matches most."""
+"""A pattern that matches no line is explained by the line that it matches furthest."""
 
 import pytest
 

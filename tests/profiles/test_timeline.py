@@ -172,7 +172,7 @@ def test_kernels_of_a_gpu_are_divided_by_stream_and_launch(tmp_path: Path) -> No
 def test_a_file_that_is_no_trace_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "rank0.pt.trace.json").write_text(text)
 
-    with pytest.raises(TraceError, match=r"rank0\.pt\.trace\.json: is no trace"):
+    with pytest.raises(TraceError, match=r"rank0\.pt\.trace\.json: is not a trace"):
         read_profile(tmp_path, 1, "pytorch")
 
 

@@ -144,5 +144,5 @@ def test_a_file_cut_at_any_byte_is_read_or_named(tmp_path: Path) -> None:
     folder = written(tmp_path, whole)
     for length in range(len(whole)):
         (folder / "plugins" / "vm.xplane.pb").write_bytes(whole[:length])
-        with pytest.raises(TraceError, match="is no trace of XLA's profiler"):
+        with pytest.raises(TraceError, match="is not a trace of XLA's profiler"):
             read_profile(folder, 1, "jax")

@@ -25,7 +25,7 @@ from trainmark.schema.telemetry import GpuSummary, TelemetrySummary
 
 LEVELS = Suspicion(code=GateName.TWO_LEVELS, sentence="the step times have two levels", about=About.WINDOW)
 BUSY = Suspicion(code=GateName.CPU_SHARED, sentence="others took 30 %", about=About.MACHINE)
-NOT_INSPECTED = Suspicion(code=UNINSPECTED, sentence="not looked: gpu-shared", about=About.MACHINE)
+NOT_INSPECTED = Suspicion(code=UNINSPECTED, sentence="not checked: gpu-shared", about=About.MACHINE)
 DRIFT = Suspicion(code=GateName.DRIFT_OVER_RUNS, sentence="the runs became slower", about=About.MACHINE)
 
 

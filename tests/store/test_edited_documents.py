@@ -284,7 +284,7 @@ EDITS: dict[str, tuple[Edit, str]] = {
     "manifest": (unknown_manifest, "its manifest sha256:0.* is not in the document"),
     "data wait": (wait_of_more_than_all, "data_wait: Input should be less than or equal to 1"),
     "utilisation": (gpu_busier_than_possible, "utilisation_mean: Input should be less than or equal to 1"),
-    "suite": (suite_of_another_file, "'../x' is no name of a suite"),
+    "suite": (suite_of_another_file, "'../x' is not the name of a suite"),
     "trial": (unknown_value_of_a_trial, "the fastest trial of .* has no such value: 'nwhc'"),
     "energy": (energy_of_another_rate, "700 W at .* images/s are not"),
 }

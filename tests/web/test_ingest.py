@@ -222,7 +222,7 @@ def test_a_document_with_any_word_changed_is_stored_whole_or_refused(
 def test_a_suite_whose_name_no_suite_may_have_is_refused(server: Served, database: Path) -> None:
     answer = server.ask("/ingest", "POST", document(sample.hostile()), SENT)
     assert answer.status == 422
-    assert b"is no name of a suite" in answer.body
+    assert b"is not the name of a suite" in answer.body
     assert stored(database) == []
 
 

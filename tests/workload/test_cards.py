@@ -157,8 +157,11 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ),
     ({"command": "train.py"}, r"card\.yaml:10: command: input should be a valid tuple"),
     ({"name": "../up"}, r"card\.yaml:1: name: string should match pattern"),
-    ({"expects": ["/etc/passwd"]}, r"card\.yaml:\d+: expects\[0\]: '/etc/passwd' is no path within the run"),
-    ({"expects": ["x", "a/../../b"]}, r"card\.yaml:\d+: expects\[1\]: 'a/../../b' is no path within"),
+    (
+        {"expects": ["/etc/passwd"]},
+        r"card\.yaml:\d+: expects\[0\]: '/etc/passwd' is not a path within the run",
+    ),
+    ({"expects": ["x", "a/../../b"]}, r"card\.yaml:\d+: expects\[1\]: 'a/../../b' is not a path within"),
     ({"environment_variables": {"A=B": "c"}}, r"card\.yaml:\d+: environment_variables"),
 ]
 
@@ -343,7 +346,7 @@ def test_every_value_and_option_of_an_external_card_gives_words_without_braces(
         ),
         ({"command": ["{source}/train.py", "--lr={learning_rate}"]}, r"card\.yaml:\d+: .*from the card's 'scaling'"),
         ({"command": ["{source}/train.py", "--batch={value}"]}, r"card\.yaml:\d+: .*an axis or an option"),
-        ({"task": "image_clasification"}, r"card\.yaml:\d+: task: 'image_clasification' is no task; did you mean"),
+        ({"task": "image_clasification"}, r"card\.yaml:\d+: task: 'image_clasification' is not a task; did you mean"),
     ],
 )  # fmt: skip
 def test_what_would_only_fail_in_a_run_is_refused_when_the_card_is_read(

@@ -90,7 +90,7 @@ def _require_earlier(target: Path, folder: Path, listed: tuple[ArchivedFile, ...
         ):
             before = _contents(target, archive, archive.next()).files
     except (tarfile.TarError, zstandard.ZstdError, EOFError, InputError):
-        raise InputError(f"{target}: exists and is no archive of results; give another --out") from None
+        raise InputError(f"{target}: exists and is not an archive of results; give another --out") from None
     there = {one.digest for one in listed}
     lost = [one.path for one in before if PurePosixPath(one.path).name == OUTCOME and one.digest not in there]
     if lost:

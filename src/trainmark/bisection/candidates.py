@@ -34,7 +34,7 @@ def commits_between(folder: Path, good: str, bad: str) -> tuple[Candidate, ...]:
     path = git(folder, "rev-list", "--first-parent", last).split()
     if first not in path:
         raise InputError(
-            f"{good} is no ancestor of {bad} along first parents: give a good commit of the same branch"
+            f"{good} is not an ancestor of {bad} along first parents: give a good commit of the same branch"
         )
     subject = git(folder, "log", "-1", "--format=%H %s", first).strip()
     return tuple(_of_commit(line) for line in (subject, *lines))

@@ -51,10 +51,10 @@ def _verdict(state: Bisection, runs: int) -> list[str]:
         first = f"first bad: {names[0]}: {change}, with a probability of {verdict.confidence:.1%} {after}"
         return [first, *_between(state, verdict)]
     if verdict.ending is Ending.NO_DIFFERENCE:
-        return [f"good and bad cannot be told apart {after}: {change or 'no number'}"]
+        return [f"good and bad are not distinguishable {after}: {change or 'no number'}"]
     if verdict.ending is Ending.ONLY_SKIPPED:
         return [
-            f"the first bad one is one of {len(names)} that cannot be told apart, because some were skipped: {change}",
+            f"the first bad one is one of these {len(names)}, because some candidates were skipped: {change}",
             *(f"  {name}" for name in names),
         ]
     return [

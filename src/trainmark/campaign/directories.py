@@ -32,7 +32,9 @@ def result_folders(folder: Path) -> list[Path]:
         return [folder]
     found = sorted(one for one in folder.iterdir() if one.is_dir() and _has_results(one))
     if not found:
-        raise InputError(f"{folder}: no result directory of a trainmark run, and none in it")
+        raise InputError(
+            f"{folder}: neither a result directory of a trainmark run nor a folder that contains one"
+        )
     return found
 
 

@@ -113,8 +113,8 @@ def measure_run(
 
 
 _ARRIVALS_ADVICE = (
-    "The lines show no rate and no time of a step that trainmark knows, so the time is that of their arrival; "
-    "--format with a description of the log is surer (docs/how-to/describe-a-log.md)"
+    "The lines show no rate and no step time that trainmark recognises, so they are timed by their arrival; "
+    "--format with a description of the log is more reliable (docs/how-to/describe-a-log.md)"
 )
 
 
@@ -492,7 +492,7 @@ _DESCRIBE_LINES = (
     "trainmark.measure (docs/tutorials/measure-your-script.md)"
 )
 _MEASURE_ITSELF = (
-    "let it print a line a step, or use trainmark.measure (docs/tutorials/measure-your-script.md)"
+    "let it print a line per step, or use trainmark.measure (docs/tutorials/measure-your-script.md)"
 )
 
 
@@ -512,7 +512,7 @@ def _with_work(work: int | None, read: ParsedLog) -> ParsedLog:
 def _work_differs(stated: int | None, printed: int | None) -> tuple[Suspicion, ...]:
     if stated is None or printed in (None, stated):
         return ()
-    sentence = f"the log says {printed:,} units a step; the card's work_per_step is {stated:,}"
+    sentence = f"the log says {printed:,} units per step; the card's work_per_step is {stated:,}"
     return (Suspicion(code="work-per-step-differs", sentence=sentence, about=About.WORK),)
 
 
@@ -536,7 +536,7 @@ def _buffering(clock: ArrivalClock) -> tuple[Suspicion, ...]:
     if not clock.buffered:
         return ()
     sentence = (
-        "the program's records arrived in bursts: its output is buffered, so when its steps ran is not known "
+        "the program's records arrived in bursts: its output is buffered, so the times of its steps are unknown "
         "(PYTHONUNBUFFERED=1 is set; other programs need their own way, such as stdbuf -oL)"
     )
     return (Suspicion(code=BUFFERED, sentence=sentence, about=About.WINDOW),)

@@ -100,7 +100,7 @@ def _result(folder: Path, record: OutcomeRecord, measured: RunResult, framework:
     if record.identity is not None and measured.identity is not None:
         changed = measured.identity.limited_to(record.identity).describe_changes(record.identity)
         if changed:
-            reason = f"the program is not that of the measured runs: {changed}"
+            reason = f"the program differs from that of the measured runs: {changed}"
             return CaseProfile(outcome=Outcome.INVALID, reason=reason, directory="")
     return _read(folder, framework)
 

@@ -51,7 +51,7 @@ class QuietWait:
             if waited_s >= 60 * self.minutes:
                 listener.readying(
                     f"other processes still take {share:.0%} of the CPUs of {display_name(host)} after "
-                    f"{self.minutes:g} minutes: the run starts all the same"
+                    f"{self.minutes:g} minutes: the run starts anyway"
                 )
                 return
             if not announced:

@@ -406,7 +406,7 @@ def _mixed_inspection(runs: Sequence[RunResult]) -> tuple[Suspicion, ...]:
     rest = len(measured) - spoiled
     sentence = (
         f"the number is the median of all {len(measured)} runs: the machine disturbed {spoiled} of them, and "
-        f"{rest} {'was' if rest == 1 else 'were'} not looked at"
+        f"{rest} {'was' if rest == 1 else 'were'} not watched"
     )
     return (Suspicion(code=UNINSPECTED, sentence=sentence, about=About.MACHINE),)
 

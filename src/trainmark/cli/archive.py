@@ -20,9 +20,9 @@ def archive(
         bool, typer.Option("--json", help="Print the archive's list of files as JSON.")
     ] = False,
 ) -> None:
-    """Write a result directory into one .tar.zst file: results, logs, manifests, commands, cards and their digests.
+    """Pack a result directory into one .tar.zst file: results, logs, manifests, commands, cards and their digests.
 
-    trainmark verify FILE checks it on arrival, and computes its numbers again from the logs.
+    The receiver checks it with trainmark verify FILE, which also recomputes its numbers from the logs.
     """
     from trainmark.archive import write_archive
     from trainmark.campaign import results_of

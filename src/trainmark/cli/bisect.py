@@ -60,17 +60,17 @@ def bisect(
         float,
         typer.Option(min=0.0, max=100.0, metavar="PERCENT", help="The smallest difference that counts."),
     ] = 1.0,
-    most_runs: Annotated[int, typer.Option(min=4, help="The most runs.")] = 60,
+    most_runs: Annotated[int, typer.Option(min=4, help="The maximum number of runs.")] = 60,
     as_json: Annotated[bool, typer.Option("--json", help="Print the bisection as one JSON object.")] = False,
 ) -> None:
     """Find the commit, package version or value that made a command slower or faster.
 
     trainmark bisect --good v1.2 --bad HEAD -- python train.py --steps 50
 
-    Good and bad are run in the order A B B A until their difference is certain. Then the candidate that divides the
-    probability most evenly is run, with a run of the good one after each second, until one is the first bad one with
-    the requested confidence. A candidate that cannot be built, or has no number twice, is skipped.
-    Exit code 0: the first bad one is found. 1: it is not, or good and bad cannot be told apart.
+    It first runs good and bad in the order A B B A until their difference is certain. Then it runs the candidate that
+    divides the probability most evenly, and the good one after every second candidate, until one candidate is the first
+    bad one with the requested confidence. It skips a candidate that cannot be built or twice gives no number.
+    Exit code 0: the first bad one is found. 1: it is not, or good and bad are not distinguishable.
     """
     from trainmark.bisection import Search, Workshop, render_bisection
     from trainmark.errors import InputError

@@ -18,7 +18,7 @@ app = typer.Typer(
 )
 
 Seconds = Annotated[
-    float, typer.Option("--seconds", help="End the run (SIGINT) after so many seconds.", min=1)
+    float, typer.Option("--seconds", help="End the run (SIGINT) after this many seconds.", min=1)
 ]
 
 
@@ -74,15 +74,18 @@ def check(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="Where to keep the run's files; default: nowhere.", metavar="DIR"),
+        typer.Option(
+            "--out", help="Keep the run's files in this directory; default: delete them.", metavar="DIR"
+        ),
     ] = None,
     dry: Annotated[bool, typer.Option("--dry", help="Only read the card; run nothing.")] = False,
 ) -> None:
     """Read a card, run it briefly, and show how its log is read.
 
-    Prints the matched lines, each way to the number, and what stays unverified.
+    Prints the matched lines, each way to the number, and what remains unverified.
 
-    Exit code 0: the run gave a number without doubts about the work. 1: none, or in doubt. 2: the card is wrong.
+    Exit code 0: the run gave a number without doubts about the work. 1: it gave none, or one in
+    doubt. 2: the card is invalid.
     """
     from trainmark.cli.card_trial import check_card
 

@@ -73,7 +73,7 @@ def _case_values(card: "Card", given: Sequence[str]) -> dict[str, Any]:
     for text in given:
         name, sign, value = text.partition("=")
         if not sign or name not in known:
-            raise InputError(f"--set {text}: '{name}' is no axis or option{nearest(name, known)}")
+            raise InputError(f"--set {text}: '{name}' is not an axis or option{nearest(name, known)}")
         (options if name in card.options else values)[name] = yaml.safe_load(value)
     return values | ({"options": options} if options else {})
 

@@ -27,7 +27,7 @@ def check(
         ),
     ] = None,
     only: Annotated[
-        str | None, typer.Option("--only", help="Check for only these cases; see trainmark run.")
+        str | None, typer.Option("--only", help="Check only for these cases; see trainmark run.")
     ] = None,
     hosts: Annotated[
         str | None,

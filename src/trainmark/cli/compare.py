@@ -32,8 +32,8 @@ def compare(
         typer.Option(
             "--to",
             metavar="CANDIDATE",
-            help="The result to judge; all others are campaigns of one baseline, whose variation is then in every "
-            "interval. Three or more are best.",
+            help="The result to judge; all others are campaigns of one baseline, and every interval includes the "
+            "variation between them. Use three or more.",
         ),
     ] = None,
     axis: Annotated[
@@ -41,8 +41,8 @@ def compare(
         typer.Option(
             "--axis",
             metavar="NAME[=BASE]",
-            help="Pair the cases of one result that differ in this axis or option only; the baseline has the value "
-            "BASE (default: that of the first case).",
+            help="Pair the cases of one result that differ only in this axis or option; the baseline has the value "
+            "BASE (default: the value of the first case).",
         ),
     ] = None,
     within: Annotated[
@@ -51,8 +51,8 @@ def compare(
             min=0.0,
             max=100.0,
             metavar="PERCENT",
-            help="Differences of up to this are no change. Default for one baseline: what earlier campaigns of it on "
-            "this machine differ by, if the database (--history) has three or more; else 0.",
+            help="Treat differences of up to this as no change. Default for one baseline: the usual difference between "
+            "its earlier campaigns on this machine, if the database (--history) has three or more; else 0.",
         ),
     ] = None,
     history: Annotated[
@@ -84,19 +84,19 @@ def compare(
         typer.Option(
             "--format",
             metavar="NAME|FILE.yaml",
-            help="For logs: read both by this format only, as in trainmark parse.",
+            help="For logs: read both in this format, as in trainmark parse.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as one JSON object.")] = False,
 ) -> None:
-    """Compare results case by case (faster, slower or indistinguishable), and list what else differs.
+    """Compare results case by case (faster, slower or not distinguishable), and list what else differs.
 
-    Two cases are compared if they have equal values on all axes except the ignored ones. Verdicts have one level for
-    the whole table: in at most 5 % of tables without a change is any case called faster or slower (Holm's method).
-    With one baseline that accounts for the runs of one campaign only; with several (BASE1 BASE2 BASE3 --to CANDIDATE),
-    also for the variation between campaigns. A and B may also be two training logs of any known program.
-    Exit code 1: a case is slower at the level of the table, or has a number only in the baseline. For two logs: B is
-    slower, or the logs have too few records to tell. With --axis: a case has no number where its baseline has one.
+    Two cases are compared if they have equal values on all axes except the ignored ones. The whole table has one
+    significance level: if nothing changed, at most 5 % of tables call any case faster or slower (Holm's method).
+    With one baseline this covers only the variation between the runs of one campaign; with several (BASE1 BASE2 BASE3
+    --to CANDIDATE), also the variation between campaigns. A and B may also be two training logs of any known program.
+    Exit code 1: a case is slower, or has a number only in the baseline. For two logs: B is slower, or the logs have
+    too few records to tell. With --axis: a case has no number where its baseline has one.
     """
     from trainmark.cli.log_compare import compare_two_logs, is_log
 

@@ -32,7 +32,7 @@ def explain(
     ] = None,
     against: Annotated[
         str | None,
-        typer.Option(help=f"What to compare with instead. {_SIDE}.", metavar="B"),
+        typer.Option(help=f"Compare with B instead of a published figure. {_SIDE}.", metavar="B"),
     ] = None,
     rule: Annotated[
         str | None, typer.Option(help="The rule that computes the throughput from the log; default: window.")
@@ -58,8 +58,8 @@ def explain(
         bool,
         typer.Option(
             "--test",
-            help="Measure: run A, B, A with each difference of B added, and B with each left out, in turn, by the "
-            "protocol of A's suite. A and B are cases of results.",
+            help="Measure the factors: run A, B, A with each difference of B added, and B with each left out, in "
+            "turn, by the protocol of A's suite. A and B are cases of results.",
         ),
     ] = False,
     out: Annotated[
@@ -67,18 +67,18 @@ def explain(
         typer.Option(help="With --test: the result directory of the runs; default: results/explain-SUITE."),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="With --test: go on with an interrupted experiment.")
+        bool, typer.Option("--resume", help="With --test: continue an interrupted experiment.")
     ] = False,
     budget: Annotated[
         str | None,
-        typer.Option(help="With --test: the time that all runs together may take.", metavar="30min"),
+        typer.Option(help="With --test: the maximum total time of the runs.", metavar="30min"),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Compare two numbers, rank the differences by their effect, and show the ratio as a product of factors.
 
-    A factor is measured here, published, arithmetic, or open; what no evidence accounts for is a factor of its own.
-    With --test, the factors are measured one at a time.
+    A factor is measured here, published, arithmetic, or open: the open factor is the part of the ratio that no evidence
+    explains. With --test, the factors are measured one at a time.
 
     Exit code 1: A or B has no throughput; the differences are printed anyway. With --test, 1: more than 3 % of the gap
     is open, or runs are missing.

@@ -32,7 +32,7 @@ class ExperimentOptions(NamedTuple):
 def run_test(explanation: "Explanation", a: str, b: str, call: ExperimentOptions) -> int:
     """Run the experiment between two cases of results, print what it shows, and return the exit code.
 
-    Raises ``InputError`` if a side is no case of a result directory, or the two cannot be tested against each other.
+    Raises ``InputError`` if a side is not a case of a result directory, or the two cannot be tested against each other.
     """
     from trainmark.campaign import explain_full_disk
     from trainmark.cli.main import INTERRUPTED
@@ -81,7 +81,7 @@ def _located(text: str) -> "tuple[CaseResult, Path]":
     is_result = (where / RESULTS).is_file() or where.parent.name == RUNS or where.name == RESULTS
     if not where.exists() or not is_result:
         raise InputError(
-            f"--test: {text} is no case of a result directory; a log or a published figure cannot be run again: "
+            f"--test: {text} is not a case of a result directory; a log or a published figure cannot be run again: "
             "measure it with trainmark run, and name its DIR#CASE"
         )
     _, case, folder = case_at(where, chosen, text)

@@ -47,7 +47,7 @@ def export(
         typer.Option(
             metavar="BASELINE",
             help="For junit and github-summary: the result to compare with, as in trainmark compare BASELINE DIR; "
-            "several times: several campaigns of one baseline.",
+            "repeatable: several campaigns of one baseline.",
         ),
     ] = None,
     within: Annotated[
@@ -56,7 +56,7 @@ def export(
             min=0.0,
             max=100.0,
             metavar="PERCENT",
-            help="With --against: differences of up to this are no change.",
+            help="With --against: treat differences of up to this as no change.",
         ),
     ] = 0.0,
     as_json: Annotated[

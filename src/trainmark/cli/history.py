@@ -35,7 +35,8 @@ def history(
     since: Annotated[
         str | None,
         typer.Option(
-            metavar="DATE", help="Exit code 1 only for regressions since this day, e.g. 2026-11-01 (UTC)."
+            metavar="DATE",
+            help="Exit with code 1 only for regressions since this day, e.g. 2026-11-01 (UTC).",
         ),
     ] = None,
     plots: Annotated[
@@ -45,9 +46,9 @@ def history(
 ) -> None:
     """Find changes of level in the results of each case over time, and name their causes.
 
-    A change is found although single results are far off, results jump between two levels, neighbours correlate, a
-    slow drift goes on, or several machines take turns. It is an alarm once 4 results confirm it. It is named a
-    regression, an improvement, a change of method or a change of hardware, with the facts that changed with it.
+    Outliers, jumps between two levels, correlated neighbours, a slow drift and alternating machines do not hide a
+    change. It is an alarm once 4 results confirm it. It is classified as a regression, an improvement, a change of
+    method or a change of hardware, with the facts that changed at the same time.
     Exit code 1: a case has a confirmed regression.
     """
     from trainmark.history import analyse, render_history

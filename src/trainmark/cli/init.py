@@ -36,19 +36,19 @@ def init(
         str | None, typer.Option(help="The model to train; default: a small one on CPUs, ResNet-50 on GPUs.")
     ] = None,
     framework: Annotated[
-        str | None, typer.Option(help="The framework; default: the first whose environment is made.")
+        str | None, typer.Option(help="The framework; default: the first with an environment.")
     ] = None,
     precision: Annotated[
         str | None, typer.Option(help="Precisions, separated by commas.", metavar="NAME,…")
     ] = None,
-    batch: Annotated[int | None, typer.Option(min=1, help="The batch size of each device.")] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="The batch size per device.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
     """Write a small commented suite for this machine, which `trainmark plan` and `trainmark run` accept.
 
     The suite trains a model that comes with trainmark. A program of your own needs no suite: trainmark run -- COMMAND.
 
-    On a terminal it asks for what no option gives; elsewhere it takes the defaults.
+    On a terminal it asks for the values that no option gives; elsewhere it uses the defaults.
     """
     from trainmark.files import write_atomically
     from trainmark.node import LocalHost
@@ -150,7 +150,7 @@ def suite_text(machine: "NodeResources", choices: _Choices, path: Path) -> str:
 # If the framework has no environment yet: trainmark env create {choices.framework}
 name: {path.stem if _is_word(path.stem) else "suite"}
 description: {choices.model} in {choices.framework} on {gpus if on_gpus else cores}
-# Each run has so many steps, of which the first are warm-up; a case gets 3 to 5 runs, until its interval is narrow.
+# The steps of a run, of which the first are warm-up; a case gets 3 to 5 runs, until its interval is narrow.
 protocol: {{name: adaptive, steps: {steps}, warmup_steps: {warmup}, max_repeats: 5, target_half_width: 0.02}}
 # All runs together; cases that do not fit are left out, the longest first.
 budget: {"15min" if on_gpus else "5min"}

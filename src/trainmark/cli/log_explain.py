@@ -45,7 +45,7 @@ def explain_logs(paths: list[str], rule: "Rule | None", given: "Facts", format_n
 def _arrivals_hint(path: str) -> str:
     """Return where the arrival of the log's lines is known from, or how it becomes known."""
     if Path(path).with_name(ARRIVALS).is_file():
-        return f"{ARRIVALS} next to the log has one, which `trainmark run` and `report` read and this verb does not"
+        return f"{ARRIVALS} next to the log has one, which `trainmark run` and `report` read, but `parse` does not"
     return (
         "they may leave out loading, or be CPU time; `trainmark run -- COMMAND` notes when each line arrives"
     )
@@ -111,7 +111,7 @@ def _lines(path: str, known: "Format") -> Iterator[str]:
         miss = find_near_miss(pattern, [line for at, line in enumerate(lines) if at not in hits])
         if miss and (not hits or miss.is_of_blanks):
             if miss.line:
-                yield f"  the {'other ' if hits else ''}line of which it matches most:"
+                yield f"  the {'other ' if hits else ''}line that it matches furthest:"
                 yield f"    {_shown(miss.line)}"
             yield f"    {miss}"
         for at in sorted(hits)[:1]:

@@ -17,7 +17,7 @@ VERBS = {
     "plan": "Print the commands that a suite would run, without running them.",
     "report": "Write a report as Markdown, HTML, CSV or JSON, or export results as rows.",
     "export": "Export results to other tools: Parquet, MLflow, TensorBoard, W&B, CI and more.",
-    "compare": "Compare two results case by case: faster, slower or indistinguishable.",
+    "compare": "Compare two results case by case: faster, slower or not distinguishable.",
     "parse": "Read training logs of many formats and print the throughput of each.",
     "audit": "Check published throughputs against the logs they were computed from.",
     "history": "Find changes of level in results over time, and name their causes.",
@@ -27,9 +27,9 @@ VERBS = {
     "reference": "List published throughputs; show one with its recipe and source.",
     "store": "Add result directories to a database; list its campaigns.",
     "site": "Write pages of many results, for a browser or any web server.",
-    "serve": "Serve these pages on this machine, live while suites run.",
-    "archive": "Write a result directory into one file to hand over.",
-    "verify": "Check an archive, and compute its numbers again from its logs.",
+    "serve": "Serve the same pages on this machine, live while suites run.",
+    "archive": "Pack a result directory into one file to pass on.",
+    "verify": "Check an archive, and recompute its numbers from its logs.",
     "card": "Make, check, list and show cards, which describe training programs.",
     "env": "Create, check and list the frameworks' environments.",
     "data": "Create, convert, index and verify data sets.",
@@ -50,7 +50,7 @@ _QUIET, _VERBOSE = "quiet", "verbose"
 USAGE = f"""\
 Usage: trainmark [-q|-v] VERB [OPTIONS] ...
 
-  Measures how fast deep-learning frameworks train, so that the number can be
+  Measures how fast deep-learning programs train, so that the number can be
   reproduced, compared and explained.
 
 Verbs:
@@ -58,7 +58,7 @@ Verbs:
 
 Options:
   -q         Print no progress and no notes, only results and errors.
-  -v         Print with an error also where in trainmark it was raised.
+  -v         With an error, also print where in trainmark it was raised.
   --version  Print the version.
   --help     Print this help; after a verb, the help of that verb.
 

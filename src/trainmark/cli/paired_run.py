@@ -76,7 +76,7 @@ def compare_commands(
     try:
         found = alternate(programs, how, _say)
     except KeyboardInterrupt:
-        _say(f"interrupted: no verdict; {directory} has the logs so far, so another try needs another --out")
+        _say(f"interrupted: no verdict; {directory} has the logs so far; to try again, give another --out")
         return INTERRUPTED
     document = _document(found, commands, how.seed, how.block_s)
     write_atomically(directory / BLOCKS, to_json(document))
@@ -115,8 +115,8 @@ def _refuse_gpus() -> None:
 
     if LocalHost().machine().gpus:
         raise InputError(
-            "--against is for programs on CPUs: work that is queued on a GPU goes on while its process is paused, and "
-            "nobody has shown yet that blocks measure truly there; hide the GPUs (CUDA_VISIBLE_DEVICES=) for a program "
+            "--against is for programs on CPUs: work queued on a GPU continues while its process is paused, and "
+            "the method has not been validated there; hide the GPUs (CUDA_VISIBLE_DEVICES=) for a program "
             "on the CPU, or use `trainmark run` for each and `trainmark compare`"
         )
 
@@ -195,7 +195,7 @@ def _lines(found: "AlternationResult", commands: "dict[Side, tuple[str, ...]]", 
         plain = found.unadjusted
         lines.append(
             f"Other processes used {found.disturbance.others:.0%} of the CPUs and kept the programs waiting for "
-            f"{found.disturbance.waited:.1%} of the time; the rates are compared at equal disturbance (as they are: "
+            f"{found.disturbance.waited:.1%} of the time; the rates are compared at equal disturbance (unadjusted: "
             f"{plain.value:.4f} [{plain.low:.4f}, {plain.high:.4f}])."
         )
     if found.unit == STEPS_UNIT:

@@ -31,25 +31,27 @@ def predict(
         str | None,
         typer.Option(
             metavar="DEVICE",
-            help="What if: the same devices of another kind, e.g. H200, by a model of two peaks with its error.",
+            help="Predict for the same number of devices of another kind, e.g. H200, by a model of two peaks with its "
+            "error.",
         ),
     ] = None,
     batch: Annotated[
         str | None,
         typer.Option(
             metavar="B,…",
-            help="The batches per device. Default: those that were measured at two or more scales (weak scaling).",
+            help="The batch sizes per device. Default: those measured at two or more scales (weak scaling).",
         ),
     ] = None,
     only: Annotated[
         str | None,
         typer.Option(
-            help="Only these cases, as in trainmark run; for a published table framework, model, device and precision, "
-            "e.g. model=mpt_7b,device=H100."
+            help="Only these cases, as in trainmark run; for a published table, its framework, model, device and "
+            "precision, e.g. model=mpt_7b,device=H100."
         ),
     ] = None,
     devices_per_node: Annotated[
-        int | None, typer.Option(min=1, help="The devices of a host, if the source does not state them.")
+        int | None,
+        typer.Option(min=1, help="The number of devices per host, if the source does not state it."),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the predictions as one JSON object.")
@@ -57,9 +59,9 @@ def predict(
 ) -> None:
     """Predict the throughput at more devices from measured scales: weak scaling, or strong scaling with --batch.
 
-    Each prediction has a 90 % interval, the efficiency, and the part of a step that limits it. There is none without
-    a measurement on several hosts, at a batch or a scale too far from the measured ones, or if a device is faster on
-    more hosts. How far the models were wrong on published tables is in docs/how-to/predict.md.
+    Each prediction has a 90 % interval, the efficiency, and the part of a step that limits it. A prediction is refused
+    without a measurement on several hosts, for a batch or a scale too far from the measured ones, or if a device is
+    faster on more hosts. docs/how-to/predict.md has the errors of the models on published tables.
     Exit code 1: a prediction was refused.
     """
     from trainmark.errors import InputError

@@ -97,8 +97,8 @@ def run(
         bool,
         typer.Option(
             "--profile",
-            help="After the measured runs, run each case once more under its framework's profiler: the seconds of a "
-            "step by kind of operation (docs/how-to/profile.md). That run is not measured.",
+            help="After the measured runs, run each case once more under its framework's profiler, and report the "
+            "seconds of a step by kind of operation (docs/how-to/profile.md). That run is not measured.",
         ),
     ] = False,
     profile_trace: Annotated[
@@ -110,8 +110,8 @@ def run(
         typer.Option(
             "--hosts",
             help="The hosts to run on: a hosts file (FILE or FILE:GROUP), slurm (the hosts of the allocation) or mpi "
-            "(the hosts in OpenMPI's hostfile); default: this machine only, or those of the Slurm allocation for a "
-            "command that is srun or has --nodes.",
+            "(the hosts in OpenMPI's hostfile); default: this machine only; for srun, or with --nodes, the hosts of "
+            "the Slurm allocation.",
         ),
     ] = None,
     engine: Annotated[
@@ -124,8 +124,7 @@ def run(
         float | None,
         typer.Option(
             "--wait-quiet",
-            help="Before each run, wait until other processes take less than 10 % of the CPUs; start after MINUTES in "
-            "any case.",
+            help="Before each run, wait until other processes take less than 10 % of the CPUs, for at most MINUTES.",
             metavar="MINUTES",
         ),
     ] = None,
@@ -154,19 +153,19 @@ def run(
         float | None,
         _of_command(
             "--until-half-width",
-            "Add runs, 10 at most, until half the interval is at most this share of the number, such as 0.01.",
+            "Add runs, 10 at most, until half the interval's width is at most this share of the number, such as 0.01.",
             min=0.0001,
             max=1.0,
         ),
     ] = None,
     steps: Annotated[
-        int | None, _of_command("--steps", "End each run (SIGINT) once its log shows so many steps.", min=1)
+        int | None, _of_command("--steps", "End each run (SIGINT) once its log shows this many steps.", min=1)
     ] = None,
     epochs: Annotated[
-        int | None, _of_command("--epochs", "End each run once its log shows so many whole epochs.", min=1)
+        int | None, _of_command("--epochs", "End each run once its log shows this many whole epochs.", min=1)
     ] = None,
     seconds: Annotated[
-        float | None, _of_command("--seconds", "End each run (SIGINT) after so many seconds.", min=1)
+        float | None, _of_command("--seconds", "End each run (SIGINT) after this many seconds.", min=1)
     ] = None,
     timeout: Annotated[
         float | None,
@@ -183,16 +182,14 @@ def run(
     ] = None,
     unit: Annotated[
         str | None,
-        _of_command(
-            "--unit", "What a step's work is counted in, such as samples/s, if the log does not say."
-        ),
+        _of_command("--unit", "The unit of the throughput, such as samples/s, if the log does not state it."),
     ] = None,
     work_per_step: Annotated[
         str | None,
         _of_command(
             "--work-per-step",
-            "The units of one step of all devices, if the log does not say or its format is guessed: a number, or an "
-            "expression over the names of --vary ('{batch} * 512').",
+            "The work of one step on all devices, if the log does not state it or its format is guessed: a number, "
+            "or an expression with the names of --vary ('{batch} * 512').",
             metavar="N|EXPRESSION",
         ),
     ] = None,
@@ -203,7 +200,7 @@ def run(
         str | None,
         _of_command(
             "--parameters",
-            "The number of the model's parameters, for the MFU, if the log does not say.",
+            "The number of the model's parameters, for the MFU, if the log does not state it.",
             metavar="124M",
         ),
     ] = None,
@@ -212,36 +209,37 @@ def run(
         _of_command(
             "--layers",
             "The model's layers; with --hidden-size and --sequence-length the MFU counts attention: 12 L H Q T "
-            "operations a token (PaLM).",
+            "operations per token (PaLM).",
             min=1,
         ),
     ] = None,
     hidden_size: Annotated[
-        int | None, _of_command("--hidden-size", "The model's width: heads times the size of a head.", min=1)
+        int | None, _of_command("--hidden-size", "The model's width: heads times head size.", min=1)
     ] = None,
     sequence_length: Annotated[
-        int | None, _of_command("--sequence-length", "The tokens of one sequence.", min=1)
+        int | None, _of_command("--sequence-length", "The length of a sequence, in tokens.", min=1)
     ] = None,
     precision: Annotated[
-        str | None, _of_command("--precision", "The precision, such as amp-bf16, if the log does not say.")
+        str | None,
+        _of_command("--precision", "The precision, such as amp-bf16, if the log does not state it."),
     ] = None,
     baseline: Annotated[
         Path | None,
         _of_command(
             "--baseline",
-            "Compare with this earlier result directory at the end, as trainmark compare does; exit code 1 if slower.",
+            "At the end, compare with this earlier result directory, as trainmark compare does; exit code 1 if slower.",
             metavar="DIR",
         ),
     ] = None,
     devices: Annotated[
         int | None,
-        _of_command("--devices", "The devices of each node, if the command does not show them.", min=1),
+        _of_command("--devices", "The number of devices per node, if the command does not show it.", min=1),
     ] = None,
     nodes: Annotated[
         int | None,
         _of_command(
             "--nodes",
-            "The number of nodes, one of --hosts each; default: all hosts if the command has {node}, {nodes}, "
+            "The number of nodes, each one of the --hosts; default: all hosts if the command has {node}, {nodes}, "
             "{master}, {hosts} or {world_size}, or is srun; else 1.",
             min=1,
         ),
@@ -250,8 +248,8 @@ def run(
         str | None,
         _of_command(
             "--against",
-            "Compare the command with this one on a noisy machine: both are resident and run in turn for blocks of "
-            "seconds, the other one paused.",
+            "Compare the command with this one on a noisy machine: both stay loaded and take turns, for a few seconds "
+            "each, while the other one is paused.",
             metavar="'COMMAND'",
         ),
     ] = None,
@@ -262,7 +260,9 @@ def run(
     rounds: Annotated[
         int | None,
         _of_command(
-            "--rounds", "With --against: rounds of four blocks, A B B A or B A A B; default: 16.", min=8
+            "--rounds",
+            "With --against: the number of rounds, of four blocks each (A B B A or B A A B); default: 16.",
+            min=8,
         ),
     ] = None,
     seed: Annotated[
@@ -272,11 +272,12 @@ def run(
     """Measure a suite, or any training program by its command line; save everything in the --out directory.
 
     trainmark run -- torchrun --nproc-per-node 2 train.py --batch-size 32
-    measures the command as it is, in this folder and environment: three runs, its log read, its processes watched.
+    runs the command three times, unchanged, in the current folder and environment; reads its log and watches its
+    processes.
 
     Exit code 0: every case has a result; some may be marked as disturbed or not steady. 1: a case has no result (out
-    of memory, failed, unsupported, ...), or its work is in doubt (other than requested, or guessed); the last line
-    names it. 2: the suite or the directory cannot be used. With --against, 1: the command is slower than the other one.
+    of memory, failed, unsupported, ...), or its work is in doubt (not the requested work, or guessed); the last line
+    names the case. 2: the suite or the directory cannot be used. With --against, 1: the command is slower.
     """
     from trainmark.cli.suite_input import read_suite
     from trainmark.report import Language
@@ -352,7 +353,7 @@ def _check_no_command(suite: Path) -> None:
             f"{suite}: is a program and no suite's file; measure it by: trainmark run -- {command}"
         )
     if not suite.exists() and shutil.which(str(suite).partition(" ")[0]):
-        raise InputError(f"{suite}: is no suite's file; {_BEFORE_A_COMMAND}")
+        raise InputError(f"{suite}: is not a suite's file; {_BEFORE_A_COMMAND}")
 
 
 def _check_program(words: Sequence[str], folder: Path) -> None:
@@ -375,7 +376,7 @@ def _no_program(first: str, folder: Path) -> str:
     path = folder / first
     if path.is_file():
         command = shlex.join((_STARTED_BY.get(path.suffix, "python"), first))
-        return f"{first}: is no executable program; write: trainmark run -- {command}"
+        return f"{first}: is not an executable program; write: trainmark run -- {command}"
     return f"{first}: no such program; the words after '--' are the command as you type it in a shell"
 
 

@@ -307,7 +307,7 @@ def _log_advice(results: Results) -> Iterator[str]:
     doubted = any(doubt.code in _OF_A_SHORT_LOG for run in runs for doubt in run.suspicions)
     doubted |= any(_TOO_SHORT in (run.reason or "") for run in runs)
     if doubted:
-        yield "let the program train for more steps or epochs: its log has too few records for a sure number"
+        yield "let the program train for more steps or epochs: its log has too few records for a reliable number"
     by_log = any(doubt.code in _OF_A_LOG for run in runs for doubt in run.suspicions)
     own_total = any(one.samples is None and not one.measured_steps for one in measured)
     # A run with a unit of its own counts its steps itself.
@@ -561,7 +561,7 @@ def _energy(measured: list[RunResult]) -> Iterator[tuple[str, str]]:
         return
     interval = found.interval
     within = "" if interval is None else f"  [{joules_text(interval.low)}, {joules_text(interval.high)}]"
-    of = "GPUs" if found.source is EnergySource.GPUS else "processors, with all that runs on them"
+    of = "GPUs" if found.source is EnergySource.GPUS else "processors, with everything that runs on them"
     yield (
         "energy",
         f"{joules_text(found.per_unit_j)} for each {found.unit}{within}, {found.watts:.0f} W ({of})",

@@ -19,21 +19,23 @@ def serve(
         ),
     ],
     host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Where to listen; beyond this machine everybody can read.")
+        str,
+        typer.Option(metavar="ADDRESS", help="The address to listen on; everybody who reaches it can read."),
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 picks a free one.")] = 8000,
     ingest_token_file: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Accept results at /ingest from those who send the token in this file; STORE only.",
+            help="Accept results at /ingest from clients that send the token in this file; STORE only.",
         ),
     ] = None,
 ) -> None:
     """Serve the pages of trainmark site, and a live page of running suites.
 
-    The live page shows cases done and left, the run in hand with its steps, clocks and power, new doubts and the
-    slowest rank, within two seconds. Without --ingest-token-file nothing can be changed. Ctrl-C ends it.
+    The live page shows the cases done and left, the current run with its steps, clocks and power, new doubts and the
+    slowest rank, with a delay of at most two seconds. Without --ingest-token-file the pages are read-only. Ctrl-C ends
+    the server.
     """
     from contextlib import closing
 

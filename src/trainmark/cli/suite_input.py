@@ -217,7 +217,7 @@ class CommandSuite:
         if not isinstance(there, dict) or _without_bounds(there) != _without_bounds(document):
             raise InputError(
                 f"{path.parent}: belongs to another suite or command, or to this one with other options ({path} "
-                f"differs); give another --out, or run {path.with_name(COMMAND_SUITE)} itself to go on with it"
+                f"differs); give another --out, or run {path.with_name(COMMAND_SUITE)} itself to continue it"
             )
 
 
@@ -330,7 +330,7 @@ def _counts(name: str, values: Sequence[Any]) -> tuple[int, ...]:
     """Return values that count something; raise ``InputError`` for another one."""
     for value in values:
         if not isinstance(value, int) or value < 1:
-            raise InputError(f"--vary {name}: '{value}' is no number above 0")
+            raise InputError(f"--vary {name}: '{value}' is not a number above 0")
     return tuple(values)
 
 
@@ -343,9 +343,9 @@ def _work(text: str, options: Mapping[str, list[Any]]) -> int | str:
     unknown = sorted(name for name in names if name not in known)
     if unknown or not names:
         wrong = (
-            f"'{unknown[0]}' in '{text}' is no name of --vary"
+            f"'{unknown[0]}' in '{text}' is not a name of --vary"
             if unknown
-            else f"'{text}' is no number above 0"
+            else f"'{text}' is not a number above 0"
         )
         raise InputError(
             f"--work-per-step: {wrong}; write a number such as 256, or '{{batch}} * 512' with --vary batch=…"

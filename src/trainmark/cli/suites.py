@@ -26,7 +26,7 @@ Name = Annotated[str, typer.Argument(help="A suite of `trainmark suites list`.",
 @app.command("list")
 def list_suites(
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object a suite, one a line.")
+        bool, typer.Option("--json", help="Print one JSON object per suite, one per line.")
     ] = False,
 ) -> None:
     """List the suites by name, with their descriptions."""

@@ -15,18 +15,18 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 
 @app.command()
 def verify(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="An archive of trainmark archive.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="An archive written by trainmark archive.")],
     into: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Keep the extracted directory here; it must not exist or be empty."),
+        typer.Option(metavar="DIR", help="Extract into this new or empty directory, and keep it."),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the verification as one JSON object.")
     ] = False,
 ) -> None:
-    """Check an archive's digests, and compute its numbers again from its logs, to the last digit.
+    """Check an archive's digests, and recompute its numbers from its logs, to the last digit.
 
-    Nothing in the archive is run. Exit code 1: a file or a number differs, or no number could be computed again.
+    Nothing in the archive is run. Exit code 1: a file or a number differs, or no number could be recomputed.
     """
     from trainmark.archive import verify_archive
     from trainmark.errors import InputError

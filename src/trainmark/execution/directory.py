@@ -64,15 +64,15 @@ class ResultDirectory:
         for repeat, record in found.items():
             if record.repeat != repeat:
                 raise InputError(
-                    f"{folder / str(repeat)}: its outcome.json says that this was repeat {record.repeat}; a run counts "
-                    "once: take the folder away, or give it back its number"
+                    f"{folder / str(repeat)}: its outcome.json is of repeat {record.repeat}; a run counts only "
+                    "once: remove the folder, or rename it to that number"
                 )
             # Older versions had the chosen values of open axes in the run's case id.
             settled = case.left_open or case.batch_per_device == MAX_BATCH
             if not settled and record.case_id not in (case.id, case.earlier_id):
                 raise InputError(
-                    f"{folder / str(repeat)}: its outcome.json says that this was a run of {record.case_id}; take the "
-                    "folder away, or put it back where it was"
+                    f"{folder / str(repeat)}: its outcome.json is of a run of {record.case_id}; remove the "
+                    "folder, or move it back"
                 )
         _require_different(folder, found)
         return found
@@ -94,8 +94,8 @@ class ResultDirectory:
         if found:
             more = f", and {len(found) - 1} more" if len(found) > 1 else ""
             raise InputError(
-                f"{self.path / SUITE}: none of its cases is that of {counted(len(found), 'finished run')} "
-                f"({found[0].relative_to(self.path)}{more}): it was changed since they were measured; restore it, or "
+                f"{self.path / SUITE}: no case matches {counted(len(found), 'finished run')} "
+                f"({found[0].relative_to(self.path)}{more}): it has changed since they were measured; restore it, or "
                 f"move their folders out of {self.path / RUNS}"
             )
 
@@ -225,7 +225,7 @@ def refuse_foreign(path: Path) -> None:
     """Raise ``InputError`` if an existing folder is neither empty nor a result directory."""
     ours = {path / _LOCK, path / CHECK, path / COMMAND_SUITE, path / COMMAND_CARD, *_halves(path)}
     if not (path / SUITE).exists() and any(child not in ours for child in path.iterdir()):
-        raise InputError(f"{path}: is not empty and no result directory; give another --out")
+        raise InputError(f"{path}: is neither empty nor a result directory; give another --out")
 
 
 def require_empty(path: Path) -> None:
@@ -246,7 +246,7 @@ def _check_owner(path: Path, suite: Suite, document: str, resume: bool) -> None:
     if other.model_copy(update=_without_effect(suite, other)) != suite:
         raise InputError(
             f"{path}: belongs to another suite ('{other.name}', {there}), or to this one before it was changed; "
-            "give another --out, or run that file itself to go on with it"
+            "give another --out, or run that file itself to continue it"
         )
     if (lowered := _lowered_limit(other.limits, suite.limits)) is not None:
         raise InputError(
@@ -255,12 +255,12 @@ def _check_owner(path: Path, suite: Suite, document: str, resume: bool) -> None:
     before, now = other.protocol, suite.protocol
     if now.min_repeats < before.min_repeats or now.max_repeats < before.max_repeats:
         raise InputError(
-            f"{path}: was begun with {before.min_repeats} to {before.max_repeats} runs of each case; their number can "
+            f"{path}: was started with {before.min_repeats} to {before.max_repeats} runs per case; their number can "
             "be raised later, not lowered"
         )
     if not resume and any(path.glob(f"{RUNS}/*/*/{OUTCOME}")):
         raise InputError(
-            f"{path}: holds finished runs of this suite; add --resume to go on with them, or give another --out"
+            f"{path}: holds finished runs of this suite; add --resume to continue, or give another --out"
         )
 
 
@@ -292,7 +292,7 @@ def _suite_of(there: Path) -> Suite:
         return load_suite(there)
     except InputError as error:
         raise InputError(
-            f"{error} (it says which suite the directory belongs to; restore it, or give another --out)"
+            f"{error} (it shows which suite the directory belongs to; restore it, or give another --out)"
         ) from None
 
 
@@ -324,8 +324,8 @@ def _require_different(folder: Path, records: Mapping[int, OutcomeRecord]) -> No
         first = began.setdefault((record.started_at, record.duration_s), repeat)
         if first != repeat:
             raise InputError(
-                f"{folder / str(repeat)}: is run {first} ({folder / str(first)}) once more: both began at "
-                f"{record.started_at.isoformat()}; a run counts once: take the folder away"
+                f"{folder / str(repeat)}: is a copy of run {first} ({folder / str(first)}): both started at "
+                f"{record.started_at.isoformat()}; a run counts only once: remove the folder"
             )
 
 

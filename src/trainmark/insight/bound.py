@@ -176,7 +176,7 @@ def _cpus_withheld(facts: BoundFacts) -> Reading | None:
         return Reading(0.0, f"the program may use {allowed} of {cpus} CPUs")
     return Reading(
         1 - allowed / cpus,
-        f"the program keeps the {allowed} of {cpus} CPUs busy that its affinity allows ({used:.1f} used)",
+        f"the program keeps busy all {allowed} of {cpus} CPUs that its affinity allows ({used:.1f} used)",
     )
 
 

@@ -174,7 +174,7 @@ def _after_disturbance(case: CaseResult, measured: list[RunResult]) -> Advice:
     rest = len(measured) - len(spoiled)
     reason = (
         f"the machine disturbed {len(spoiled)} of {len(measured)} runs ({', '.join(gates)})"
-        + (f", and {rest} {'was' if rest == 1 else 'were'} not looked at" if rest else "")
+        + (f", and {rest} {'was' if rest == 1 else 'were'} not watched" if rest else "")
         + ": the number is the median of all of them, without an interval"
     )
     steps = [step for gate in gates for step in _BY_GATE[gate]]

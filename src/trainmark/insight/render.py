@@ -20,9 +20,9 @@ _BASIS = {
     Basis.ISOLATED: f"measured with nothing else changed (according to its source), {_SAME}",
     Basis.BUNDLED: f"measured on the {_SAME}, but other things changed as well",
     Basis.PHYSICS: "by arithmetic",
-    Basis.REMAINDER: "the only recorded difference left: what is open, if nothing that was not recorded differs",
-    Basis.BOUNDED: "an upper bound from the run's own records: the time it waited for data (without the load that the"
-    " loader puts on the host)",
+    Basis.REMAINDER: "the only recorded difference left: it explains the open part if nothing unrecorded differs",
+    Basis.BOUNDED: "an upper bound from the run's own records: the time it waited for data (without the load of the"
+    " loader on the host)",
     Basis.ELSEWHERE: "measured only under other conditions: the direction is known, but not the size here",
 }
 _BOTH_PLACES = (Basis.OWN, Basis.PHYSICS)
@@ -42,7 +42,7 @@ def render_text(explanation: Explanation) -> str:
     lines += _unranked(explanation)
     against = [difference for difference in ranked if difference.opposite]
     if against:
-        lines += ["Differences with the opposite effect, which explain none of the gap", ""]
+        lines += ["Differences with the opposite effect; they explain none of the gap", ""]
         for number, difference in enumerate(against, start=len(causes) + 1):
             lines += [*_difference(number, difference), ""]
     lines += _product(explanation)

@@ -51,10 +51,10 @@ _ON_PURPOSE = re.compile(rb"KeyboardInterrupt|Terminating with signal 15|SIGTERM
 _WORDS = {
     "nodes": "{} nodes",
     "gpus": "{} devices",
-    "gpus_per_node": "{} devices a node",
-    "batch_per_device": "a batch of {} a device",
+    "gpus_per_node": "{} devices per node",
+    "batch_per_device": "a batch of {} per device",
     "global_batch": "a batch of {} over all devices",
-    "accumulation": "{} micro-batches a step",
+    "accumulation": "{} micro-batches per step",
     "precision": "{}",
 }
 _FEWEST_OTHERS = 2

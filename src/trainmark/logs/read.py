@@ -345,7 +345,7 @@ def batch_of_sequences(facts: Facts, unit: str, records: Records, given: Facts) 
     if records.rate is not None or not records.count:
         return ()
     sentence = (
-        f"the number is in tokens/s, but --batch {batch} is probably of sequences, so that it is sequences/s: give "
+        f"the number is in tokens/s, but --batch {batch} probably counts sequences, and then it is sequences/s: give "
         "batch x sequence length"
     )
     return (Problem("batch-of-sequences", sentence),)

@@ -440,7 +440,7 @@ def _uninspected(checks: Sequence[GateCheck]) -> Suspicion:
     for check in checks:
         reasons.setdefault(check.reason or "", []).append(check.gate.value)
     listed = "; ".join(f"{', '.join(gates)}: {reason}" for reason, gates in reasons.items())
-    sentence = f"not looked: {listed}; it is unknown whether the machine disturbed the run"
+    sentence = f"not checked: {listed}; it is unknown whether the machine disturbed the run"
     return Suspicion(code=UNINSPECTED, sentence=sentence, about=About.MACHINE)
 
 

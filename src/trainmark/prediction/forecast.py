@@ -135,7 +135,7 @@ def _fitted(
 
 
 def _too_few(scales: Sequence[Scale], batch: float | None) -> str:
-    of = "" if batch is None else f" of batch {batch:g} a device"
+    of = "" if batch is None else f" of batch {batch:g} per device"
     if not scales:
         return f"no scale{of} was measured: measure two, the larger one on several hosts"
     return f"only one scale{of} was measured ({scales[0].devices} devices): measure a second one, on several hosts"
@@ -182,7 +182,7 @@ def _weak(series: ScaleSeries, scales: tuple[Scale, ...], devices: int, constant
     if scales[0].time < _LEAST_EFFICIENCY * used[-1].time:
         raise Refusal(
             f"a device reaches {scales[0].time / used[-1].time:.0%} of its rate on {scales[0].devices} at "
-            f"{used[-1].devices} devices: something else than the exchange limits it"
+            f"{used[-1].devices} devices: something other than the exchange limits it"
         )
     return fit
 
@@ -249,7 +249,7 @@ def _require_falling(series: ScaleSeries, used: Sequence[Scale]) -> None:
                 at = "" if batch is None else f" at batch {batch:g}"
                 raise Refusal(
                     f"a device is {times[low] / times[high] - 1:.0%} faster on {high} devices than on {low}{at}: "
-                    "something else than the scale differs, such as the input or the host's processor"
+                    "something other than the scale differs, such as the input or the host's processor"
                 )
 
 

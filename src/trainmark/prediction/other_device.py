@@ -160,9 +160,9 @@ def render_what_if(report: WhatIfReport) -> str:
 
 def _error(error: ModelError | None) -> str:
     if error is None:
-        return "Its error is unknown: no published pair differs in the device only."
+        return "Its error is unknown: no published pair differs only in the device."
     return (
-        f"Its error on {error.pairs} published pairs that differ in the device only ({', '.join(error.devices)}): "
+        f"Its error on {error.pairs} published pairs that differ only in the device ({', '.join(error.devices)}): "
         f"{error.median:.0%} at the median, {error.ninetieth:.0%} at the 90th percentile; {error.within:.0%} of the "
         "figures are between the two ratios. Other devices and programs may be further off."
     )

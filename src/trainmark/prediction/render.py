@@ -35,7 +35,7 @@ def render_prediction(report: PredictionReport) -> str:
 
 
 def _series(series: SeriesPrediction) -> Iterator[str]:
-    yield f"{series.series} ({series.unit}, {series.devices_per_node} devices a host)"
+    yield f"{series.series} ({series.unit}, {series.devices_per_node} devices per host)"
     rows = [_HEADINGS, *(_measured(one) for one in series.measured)]
     rows += [
         _row(one)
@@ -80,7 +80,7 @@ def _row(one: PredictedScale) -> tuple[str, ...]:
 
 
 def _named(one: PredictedScale) -> str:
-    batch = "" if one.batch_per_device is None else f", batch {one.batch_per_device:g} a device"
+    batch = "" if one.batch_per_device is None else f", batch {one.batch_per_device:g} per device"
     return f"{one.devices} devices{batch}"
 
 

@@ -28,7 +28,7 @@ def read_torch_trace(path: Path) -> Trace:
         events = [event for event in document["traceEvents"] if event.get("ph") == "X"]
         return _trace(events)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise TraceError(f"{path}: is no trace of torch.profiler: {error}") from None
+        raise TraceError(f"{path}: is not a trace of torch.profiler: {error}") from None
 
 
 def _trace(events: Events) -> Trace:

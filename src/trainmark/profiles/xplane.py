@@ -33,7 +33,7 @@ def read_xplane(path: Path, framework: str) -> Trace:
         labels = fusion_labels(program for message in messages for program in _programs(message))
         return _trace([_plane(message, labels) for message in messages], framework)
     except (OSError, ValueError, IndexError, KeyError) as error:
-        raise TraceError(f"{path}: is no trace of XLA's profiler: {error}") from None
+        raise TraceError(f"{path}: is not a trace of XLA's profiler: {error}") from None
 
 
 def _trace(planes: list[tuple[str, list[Line]]], framework: str) -> Trace:

@@ -113,7 +113,7 @@ def _notes(comparison: Comparison) -> Iterator[str]:
 
 def _energy(found: EnergyRatio) -> str:
     before, now = map(joules_text, found.joules)
-    of = "GPUs" if found.source is EnergySource.GPUS else "processors, with all that runs on them"
+    of = "GPUs" if found.source is EnergySource.GPUS else "processors, with everything that runs on them"
     bounds = "" if found.ratio.interval is None else f" {interval(found.ratio.interval, 3)}"
     return f"{before} -> {now} for each {found.unit} ({of}), ratio {found.ratio.value:.3f}{bounds}"
 
@@ -122,14 +122,14 @@ def _level_notes(comparison: Comparison) -> Iterator[str]:
     """Yield the sentences on the level of the table and on the variation that the verdicts account for."""
     cases = "the only case" if comparison.judged == 1 else f"all {comparison.judged} cases jointly"
     yield (
-        f"- Faster or slower: p is at most {comparison.level:g}. p judges {cases} (Holm): without any change, at most "
-        f"{comparison.level * 100:.3g} % of such tables have a case that is called faster or slower. An interval is "
-        "that of its case alone."
+        f"- Faster or slower: p is at most {comparison.level:g}. p judges {cases} (Holm): if nothing changed, at most "
+        f"{comparison.level * 100:.3g} % of such tables would call any case faster or slower. An interval is "
+        "for its case alone."
     )
     if comparison.run_correlation:
         yield (
-            f"- The runs resemble the run before them: correlation {comparison.run_correlation:.2g}, over all cases. "
-            "The intervals and p allow for it."
+            f"- Consecutive runs are correlated ({comparison.run_correlation:.2g}, over all cases). "
+            "The intervals and p allow for that."
         )
     history, variation = comparison.history, comparison.variation
     if variation is not None:
@@ -143,7 +143,7 @@ def _level_notes(comparison: Comparison) -> Iterator[str]:
     elif history is not None:
         yield (
             f"- A difference of up to {comparison.within * 100:.3g} % is no change: {history.variation.campaigns} "
-            f"earlier campaigns of this program on this machine ({history.store}) differ by that much without one."
+            f"earlier campaigns of this program on this machine ({history.store}) differ by that much without a change."
         )
     if comparison.within and history is None:
         yield f"- A difference of up to {comparison.within * 100:.3g} % is no change (--within)."

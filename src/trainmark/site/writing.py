@@ -133,7 +133,7 @@ class _Writer:
 
     def __init__(self, out: Path) -> None:
         if out.exists() and not out.is_dir():
-            raise InputError(f"{out}: is no folder; give another --out")
+            raise InputError(f"{out}: is not a folder; give another --out")
         if out.is_dir() and any(out.iterdir()) and not (out / "assets" / "site.js").is_file():
             raise InputError(f"{out}: has files that are not of a site; give another --out")
         self._out = out

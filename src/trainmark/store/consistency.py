@@ -35,7 +35,7 @@ def contradiction(results: Results) -> str | None:
     try:
         _NAME.validate_python(results.suite)
     except ValidationError:
-        return f"{results.suite!r} is no name of a suite"
+        return f"{results.suite!r} is not the name of a suite"
     ids = Counter(case.id for case in results.cases)
     if (twice := next((name for name, count in ids.items() if count > 1), None)) is not None:
         return f"{twice} is in it {ids[twice]} times"

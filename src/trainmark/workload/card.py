@@ -212,14 +212,14 @@ def _relative_to_the_run(path: str) -> str:
     parts = PurePosixPath(path).parts
     if not parts or PurePosixPath(path).is_absolute() or ".." in parts:
         raise ValueError(
-            f"'{path}' is no path within the run's folder; write it relative to that folder, without '..'"
+            f"'{path}' is not a path within the run's folder; write it relative to that folder, without '..'"
         )
     return path
 
 
 def _requirement(text: str) -> str:
     if not _REQUIREMENT.fullmatch(text):
-        raise ValueError(f"'{text}' is no requirement of a package, such as einops or einops>=0.7")
+        raise ValueError(f"'{text}' is not a package requirement, such as einops or einops>=0.7")
     return text
 
 

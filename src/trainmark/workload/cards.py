@@ -287,7 +287,7 @@ def validated(document: Document) -> tuple[Card | None, frozenset[str], list[Inp
 def card_mistakes(document: Document, card: Card) -> Iterator[tuple[Key, InputError]]:
     """Yield the mistakes in a card's values, each with its key."""
     if card.task not in TASKS:
-        yield ("task",), document.error(("task",), f"'{card.task}' is no task{nearest(card.task, TASKS)}")
+        yield ("task",), document.error(("task",), f"'{card.task}' is not a task{nearest(card.task, TASKS)}")
         return
     for check in _CHECKS:
         for key, sentence in check(card):
@@ -387,7 +387,7 @@ def _launcher(card: Card) -> Iterator[Mistake]:
 
 def _unit(card: Card) -> Iterator[Mistake]:
     if card.unit is not None and not _UNIT.fullmatch(card.unit):
-        yield ("unit",), f"'{card.unit}' is no unit of a throughput, such as samples/s or tokens/s"
+        yield ("unit",), f"'{card.unit}' is not a unit of throughput, such as samples/s or tokens/s"
 
 
 def _values(card: Card) -> Iterator[Mistake]:
@@ -440,7 +440,7 @@ def _expressions(card: Card) -> Iterator[Mistake]:
             continue
         for name in sorted(names):
             if name not in known:
-                yield key, f"'{name}' is no axis, option or number{nearest(name, known)}"
+                yield key, f"'{name}' is not an axis, an option or a number{nearest(name, known)}"
 
 
 def _options(card: Card) -> Iterator[Mistake]:

@@ -239,7 +239,7 @@ def _option_words(case: Case, card: Card, option: str, value: Option, known: Map
     if isinstance(flags, TypedOption):
         if not flags.type.accepts(value):
             raise UnsupportedByCard(
-                f"workload '{card.name}': the option {option} is {value!r}, which is no {flags.type}"
+                f"workload '{card.name}': the option {option} is {value!r}, which is not a valid {flags.type}"
             )
         flags = flags.flags
     if isinstance(flags, Mapping):

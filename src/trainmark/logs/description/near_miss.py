@@ -1,4 +1,4 @@
-"""Explanation of a pattern that matches no line: the line of which it matches most, and where it fails there."""
+"""Explanation of a pattern that matches no line: the line that it matches furthest, and where it fails there."""
 
 import re
 from collections.abc import Sequence

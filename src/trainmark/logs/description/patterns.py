@@ -171,7 +171,7 @@ def compile_pattern(text: str, where: str) -> re.Pattern[bytes]:
         # `^` and `$` are the ends of a line, as in grep.
         pattern = re.compile(expanded.encode(), re.MULTILINE)
     except re.error as error:
-        raise InputError(f"{where}: '{text}' is no regular expression: {error}") from None
+        raise InputError(f"{where}: '{text}' is not a regular expression: {error}") from None
     if _REPEATED_GROUP.search(expanded) and _can_explode(expanded):
         raise InputError(
             f"{where}: '{text}' repeats a part that can match the same text in several ways, such as (a+)+ or (a|a)+: "
@@ -478,7 +478,7 @@ def _finder(source: Any, where: str, known: Mapping[str, Any]) -> Find:
     if isinstance(source, Mapping):
         return _detailed(source, where)
     if not isinstance(source, str):
-        raise InputError(f"{where}: '{source}' is no pattern, expression or list of these")
+        raise InputError(f"{where}: '{source}' is not a pattern, an expression or a list of these")
     if source.startswith("="):
         tree = _parsed(source[1:], where, known)
         return lambda run: evaluate(tree, run.number)
@@ -591,7 +591,7 @@ def _by_switch(name: str, where: str, within: str | None) -> Find:
     ``--batch-size 32``, ``--batch_size=32``, ``batch_size=32`` and ``batch_size: 32`` are alike.
     """
     if not re.fullmatch(r"[A-Za-z]\w*(?:-\w+)*", name):
-        raise InputError(f"{where}: switch: '{name}' is no name such as batch-size (without its dashes)")
+        raise InputError(f"{where}: switch: '{name}' is not a name such as batch-size (without its dashes)")
     words = re.sub("[-_]", "[-_]", name)
     # A backslash continues the command in the next line.
     value = r"['\"]?([^\s,;'\")\]}\\-][^\s,;'\")\]}]*)"

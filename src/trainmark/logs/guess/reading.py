@@ -136,7 +136,7 @@ def _with_twins(guess: Guess, family: Family, fields: Fields, known: Sequence[Fa
     sentence = (
         of_ranks(len(ranks) + 1, rated=has_rate(fields))
         if ranks
-        else f"lines such as '{_shown(twins[0])}' print the same steps: they are taken for other figures of them"
+        else f"lines such as '{_shown(twins[0])}' print the same steps: they are taken to be other figures of them"
     )
     return replace(guess, assumed=(*guess.assumed, sentence))
 
@@ -148,7 +148,7 @@ def _without_digits(family: Family) -> str:
 def of_ranks(count: int, *, rated: bool) -> str:
     """Return what is assumed of a log of several ranks, which may print their own rates."""
     either = f" (if each prints its own rate, all are {count} times as fast)" if rated else ""
-    return f"{count} ranks print each step, and the first one's line is of all of them{either}"
+    return f"{count} ranks print each step, and the line of the first one stands for all of them{either}"
 
 
 def _shown(family: Family) -> str:
@@ -390,7 +390,7 @@ def _assumptions(family: Family, fields: Fields, unit: str, whose: str) -> Any:
     counter = family.places[fields.counter]
     if fields.counts_epochs:
         yield (
-            "no line counts steps, so an epoch counts as one step, with what is between two lines, such as evaluation"
+            "no line counts steps, so an epoch counts as one step, including anything between lines, such as evaluation"
         )
     else:
         counted = "samples of all devices" if _unit_counted(family, fields) else "steps"
@@ -402,7 +402,7 @@ def _assumptions(family: Family, fields: Fields, unit: str, whose: str) -> Any:
         name = f"'{counter.name.strip()}'" if counter.name.strip() else _nameless(counter.values)
         yield f"{name} counts {counted}{either}"
     if fields.restarts:
-        yield "it begins anew in each epoch"
+        yield "it restarts in each epoch"
     copies = _copies(counter.values)
     if copies > 1 and not fields.counts_epochs:
         yield of_ranks(copies, rated=has_rate(fields))

@@ -61,10 +61,10 @@ def short_warmup(log: ParsedLog, usual: int) -> tuple[int, Problem]:
     left_out = "none of them is left out"
     if skipped:
         first = "the first one is" if skipped == 1 else f"the first {skipped} are"
-        left_out = f"{first} left out because of another pace"
+        left_out = f"{first} left out because of a different pace"
     sentence = (
         f"the log has only {len(times)} records, fewer than the usual warm-up of {usual}; {left_out}: "
-        "pass --skip to decide it yourself"
+        "pass --skip to choose it yourself"
     )
     return skipped, Problem("short-log", sentence, Severity.of_effect(_effect_of_choice(times, skipped)))
 

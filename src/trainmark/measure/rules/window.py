@@ -387,7 +387,7 @@ def window(log: ParsedLog, skip: int | None = None) -> tuple[float, int, list[Pr
         by_times, more = _by_rates(timed, skipped)
         sentence = (
             "the rates have so few digits that they give the number only roughly "
-            f"({value:.6g}): it is that of the printed step times"
+            f"({value:.6g}): the printed step times are used instead"
         )
         return by_times, skipped, [*problems, *more, Problem("by-step-times", sentence, Severity.NOTE)]
     return value, skipped, [*problems, *more, *_rounded(log)]
@@ -396,7 +396,10 @@ def window(log: ParsedLog, skip: int | None = None) -> tuple[float, int, list[Pr
 def _rounded(log: ParsedLog) -> Iterator[Problem]:
     """Yield the problem that the printed figures have few digits."""
     if log.figure_rounding > _FEW_DIGITS:
-        sentence = f"the figures are printed with so few digits that the number is known to {log.figure_rounding:.0%}"
+        sentence = (
+            "the figures are printed with so few digits that the number is known only to within "
+            f"{log.figure_rounding:.0%}"
+        )
         yield Problem("few-digits", sentence, Severity.of_effect(log.figure_rounding))
 
 
@@ -419,8 +422,8 @@ def _by_finer_clock(log: ParsedLog, skipped: int, value: float) -> tuple[float, 
     if not finer or doubted or abs(by_clock / value - 1) > share:
         return None
     sentence = (
-        f"the averages have so few digits that they give the number to {share:.1%} ({value:.6g}): it is that of the "
-        "time stamps"
+        f"the averages have so few digits that they give the number only to within {share:.1%} ({value:.6g}): the "
+        "time stamps are used instead"
     )
     return by_clock, [*problems, Problem("by-clock", sentence, Severity.NOTE)]
 
@@ -532,7 +535,7 @@ def _with_advice(refused: NoNumberError) -> NoNumberError:
         return refused
     return NoNumberError(
         "no-clock",
-        f"{refused}, and their lines no rate and no time of a step: print the time before each line, such as by "
+        f"{refused}, and their lines have no rate and no step time: print the time before each line, such as by "
         "`COMMAND | ts '%Y-%m-%d %H:%M:%.S'`",
     )
 
