@@ -80,6 +80,7 @@ def test_results_in_different_units_are_not_analysed() -> None:
     ]
 
     assert "different units" in str(analyse_case("case", points).reason)
+    assert "different units" in str(analyse_case("case", points[5:7]).reason)
 
 
 def test_hosts_that_come_once_and_go_are_one_machine() -> None:
@@ -109,6 +110,18 @@ def test_the_text_names_the_change_its_place_and_the_facts() -> None:
     assert "regression  since runs.db#25, 2026-01-26 00:00 (before: runs.db#24)" in text
     assert "framework.version: 2.6 -> 2.7" in text
     assert "1 confirmed regression; changes below 1.5% do not count." in text
+
+
+def test_cases_that_were_not_analysed_are_not_called_free_of_regressions() -> None:
+    few = [Point(source="#1", at=START, value=1.0, unit="images/s")] * 2
+    none = render_history(analyse({"few": few}, ("runs.db",)))
+    some = render_history(report(cases=(*report().cases, analyse_case("few", few))))
+
+    assert none.endswith(
+        "\n\nNo case was analysed. To compare a few results: trainmark compare BEFORE AFTER\n"
+    )
+    assert "regression" not in none
+    assert "1 confirmed regression in the 1 case that could be analysed; changes below 1.5%" in some
 
 
 def test_an_alarm_before_the_given_day_does_not_count() -> None:

@@ -60,10 +60,10 @@ def analyse_case(case: str, points: Sequence[Point], least: float = LEAST_CHANGE
 
 
 def _no_analysis(points: Sequence[Point]) -> str | None:
-    if len(points) < LEAST_POINTS:
-        return f"{counted(len(points), 'result')}, of {LEAST_POINTS} that a search for changes needs"
     if len(units := dict.fromkeys(point.unit for point in points)) > 1:
         return f"the results have different units ({', '.join(units)})"
+    if len(points) < LEAST_POINTS:
+        return f"{counted(len(points), 'result')}, of {LEAST_POINTS} that a search for changes needs"
     return None
 
 

@@ -14,12 +14,20 @@ _LONGEST_FACT = 60
 def render_history(report: HistoryReport) -> str:
     """Return the report for a terminal."""
     parts = ["\n".join(_case(case)) for case in report.cases]
-    alarms = len(report.alarms)
+    return printable("\n\n".join([*parts, _verdict(report)])) + "\n"
+
+
+def _verdict(report: HistoryReport) -> str:
+    """Return how many regressions there are; a case that was not analysed is not one without."""
+    analysed = sum(case.reason is None for case in report.cases)
+    if not analysed:
+        return "No case was analysed. To compare a few results: trainmark compare BEFORE AFTER"
     since = "" if report.since is None else f" since {report.since:%Y-%m-%d}"
-    parts.append(
-        f"{counted(alarms, 'confirmed regression')}{since}; changes below {report.least:.1%} do not count."
+    of = (
+        "" if analysed == len(report.cases) else f" in the {counted(analysed, 'case')} that could be analysed"
     )
-    return printable("\n\n".join(parts)) + "\n"
+    found = counted(len(report.alarms), "confirmed regression")
+    return f"{found}{since}{of}; changes below {report.least:.1%} do not count."
 
 
 def _case(case: CaseHistory) -> Iterator[str]:
