@@ -247,7 +247,7 @@ def test_a_baseline_without_a_case_is_left_out_of_it_with_the_reason(results: Re
     found = compare(days, table_of(results, STILL, STILL))
     assert [case.reason for case in found.cases] == [
         None,
-        "not all baselines are compared: baseline 2 has one run, so the variation between runs is unknown",
+        "not all baselines are compared: baseline 2 has only one run",
     ]
     assert found.judged == 2
 
@@ -317,7 +317,7 @@ def test_an_outcome_is_not_a_number_and_a_lost_number_is_reported(results: Resul
 @pytest.mark.parametrize(
     ("factors", "words"),
     [
-        ((1.0,), "the candidate has one run"),
+        ((1.0,), "the candidate has only one run"),
         ((1.0, 1.01), "the candidate has two runs"),
         ((1.0, 1.0, 1.0), "the candidate has runs with exactly equal numbers"),
         ((1.0, 1.0, 2.0), "the candidate has runs whose rates differ by more than a factor of 1.5"),
@@ -458,7 +458,7 @@ class TestTheVerb:
         (line,) = capsys.readouterr().err.splitlines()
         assert "several baselines need --to" in line
         assert main(["compare", base]) == 2
-        assert "not 1 result;" in capsys.readouterr().err
+        assert "compare takes two results: add the candidate after" in capsys.readouterr().err
 
     def test_the_margin_is_taken_from_the_database_of_earlier_campaigns(
         self, tmp_path: Path, results: Results, capsys: CAN

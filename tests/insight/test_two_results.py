@@ -231,7 +231,7 @@ def test_two_cases_of_one_result_that_differ_in_one_axis_measure_it() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"unrepeated": "has one run, so the variation between runs is unknown"},
+        {"unrepeated": "has one run"},
         {"hosts": frozenset({"b"})},
         {"period": (datetime(2026, 11, 25, 8), datetime(2026, 11, 25, 9))},
     ],
@@ -254,9 +254,7 @@ def test_cases_of_one_result_whose_runs_did_not_take_turns_measure_nothing(chang
     assert [factor.name for factor in found.factors] == ["open"]
     text = render_text(found)
     assert "measured here" not in text
-    assert ("there has one run, so the variation between runs is unknown, and with it" in text) is bool(
-        of_run
-    )
+    assert ("there has one run: how far another run would differ is unknown" in text) is bool(of_run)
 
 
 def test_two_differences_of_unknown_effect_stay_open_with_both_as_candidates() -> None:
@@ -274,14 +272,14 @@ def test_packages_variables_and_words_of_commands_are_compared() -> None:
         entries={
             PartName.PACKAGES: {"torch": "2.1", "numpy": "1.26"},
             PartName.VARIABLES: {"OMP_NUM_THREADS": "1"},
-            PartName.COMMANDS: {"node 0": "python train.py --batch 4 --fast"},
+            PartName.COMMANDS: {"node 0": "python train.py --batch 4 --fast", "node 0 variable A": "1"},
         }
     )
     there = SideFacts(
         entries={
             PartName.PACKAGES: {"torch": "2.11", "numpy": "1.26"},
             PartName.VARIABLES: {},
-            PartName.COMMANDS: {"node 0": "python train.py --batch 64"},
+            PartName.COMMANDS: {"node 0": "python train.py --batch 64", "node 0 variable A": "2"},
         }
     )
 
@@ -292,6 +290,7 @@ def test_packages_variables_and_words_of_commands_are_compared() -> None:
         "variable OMP_NUM_THREADS": ("1", "none"),
         "command --batch": ("4", "64"),
         "command --fast": ("given", "not given"),
+        "command variable A": ("1", "2"),
     }
     alone = {one.name for one in program_differences(here, there, commands=False)}
     assert alone == {"package torch", "variable OMP_NUM_THREADS"}

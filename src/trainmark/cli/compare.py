@@ -192,9 +192,14 @@ def _sides(sources: list[str], to: str | None) -> tuple[list[str], str]:
     if len(sources) != 2:
         from trainmark.errors import InputError
 
+        if len(sources) == 1:
+            raise InputError(
+                f"compare takes two results: add the candidate after {sources[0]}, or compare the cases of this one "
+                "that differ in an axis: --axis NAME"
+            )
         raise InputError(
-            f"compare takes a baseline and a candidate, not {len(sources)} result{'s' if len(sources) > 1 else ''}; "
-            "several baselines need --to: trainmark compare BASE1 BASE2 BASE3 --to CANDIDATE"
+            f"compare takes a baseline and a candidate, not {len(sources)} results; several baselines need --to: "
+            "trainmark compare BASE1 BASE2 BASE3 --to CANDIDATE"
         )
     return sources[:1], sources[1]
 

@@ -45,7 +45,7 @@ from trainmark.schema.outcome import Part, PartName
 from trainmark.schema.results import CaseResult, Results, RunResult, pooled
 
 WHY_NO_INTERVAL = {
-    NoInterval.ONE_RUN: "has one run, so the variation between runs is unknown",
+    NoInterval.ONE_RUN: "has only one run",
     NoInterval.TWO_RUNS: "has two runs, too few to estimate their variation",
     NoInterval.EQUAL_RUNS: "has runs with exactly equal numbers, so their variation is unknown",
     NoInterval.RUNS_DISAGREE: "has runs whose rates differ by more than a factor of 1.5",

@@ -99,7 +99,7 @@ def explain(
     run, other, notes = _in_one_unit(run, other)
     run, other = replace(run, recipe=run.recipe.in_use()), replace(other, recipe=other.recipe.in_use())
     notes += tuple(
-        f"{side.name} {side.unrepeated}, and with it how far another run would differ"
+        f"{side.name} {side.unrepeated}: how far another run would differ is unknown"
         for side in (run, other.run)
         if side is not None and side.unrepeated is not None
     )

@@ -114,7 +114,7 @@ def with_results(run: ExplainedRun, folder: Path) -> ExplainedRun:
         recipe=stated.with_options(case.case.options, _WHERE),
         bound=run.bound or bound_of(case.case, found, results.manifests),
         profile=profiled_side(case),
-        unrepeated="is one run, so the variation between runs is unknown",
+        unrepeated="is one run",
         data_wait=found.measurement.data_wait if run.data_wait is None else run.data_wait,
         facts=facts_of(case.case, [found], results.manifests, directory),
     )

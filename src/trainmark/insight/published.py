@@ -27,7 +27,7 @@ def choose_reference(run: ExplainedRun, references: Iterable[Reference]) -> Refe
         missing = ", ".join([*(["model"] if model is None else []), *unstated])
         lacking = [*([Condition.MODEL] if model is None else []), *unstated]
         flags = [FLAGS[one] for one in lacking if one in FLAGS]
-        cure = "choose a figure with --reference"
+        cure = "choose a published figure with --reference, or another run, log or result with --against"
         if flags:
             cure = (
                 f"add {', '.join(flags)}, {'or' if len(flags) == len(lacking) else 'and for the rest'} {cure}"

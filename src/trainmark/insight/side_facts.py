@@ -265,11 +265,28 @@ def _short(value: str | None) -> str:
 
 
 def _words_of_commands(one: Mapping[str, str], other: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """Yield the options of the first command that differ, by name; else the whole words that differ."""
-    here, there = (_options(" ".join(entries.values())) for entries in (one, other))
+    """Yield the options and the variables of the commands that differ, by name; else the whole words that differ."""
+    here, there = ({**_options(_words(entries)), **_variables(entries)} for entries in (one, other))
     for name in dict.fromkeys((*here, *there)):
         if here.get(name) != there.get(name):
             yield name, here.get(name, "not given"), there.get(name, "not given")
+
+
+def _words(entries: Mapping[str, str]) -> str:
+    return " ".join(value for name, value in entries.items() if _VARIABLE not in name)
+
+
+def _variables(entries: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of the first command that has each."""
+    found: dict[str, str] = {}
+    for name, value in entries.items():
+        if _VARIABLE in name:
+            found.setdefault(f"variable {name.partition(_VARIABLE)[2]}", value)
+    return found
+
+
+_VARIABLE = " variable "
+"""What stands between a command and the name of its variable in the entries of a run's commands."""
 
 
 def _options(text: str) -> dict[str, str]:

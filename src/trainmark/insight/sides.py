@@ -27,8 +27,8 @@ class ExplainedRun:
     sentences about the number: why it is missing or suspect. ``noise`` is the relative uncertainty of the number from
     its own records or repeats, ``stall`` the stalls in it, and ``by_publishers`` its values by the rules of publishers
     of such logs. ``bound`` is what the run was bound by. ``facts`` are what a result records besides. ``figure`` is the
-    published figure, if the number is one. ``unrepeated`` is the end of a sentence on why the variation between runs is
-    unknown, and with it how far another run would differ. ``profile`` is that of its case.
+    published figure, if the number is one. ``unrepeated`` is the end of a sentence on why it is unknown how far another
+    run would differ. ``profile`` is that of its case.
     """
 
     name: str
