@@ -197,4 +197,4 @@ def test_a_campaign_that_is_not_there_is_reported_with_those_that_are(
         "(the database has: 1: fakes in .)" in capsys.readouterr().err
     )
     assert main(["report", str(bench.folder / "nothing"), "--json"]) == 2
-    assert "neither a result directory nor a database" in capsys.readouterr().err
+    assert "nothing: no such result directory or database" in capsys.readouterr().err

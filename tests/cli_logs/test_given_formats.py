@@ -26,6 +26,15 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "a.log"
 
 
+def test_a_file_of_another_name_is_not_taken_for_the_name_of_a_format(log: Path) -> None:
+    done = call_trainmark("parse", log, "--format", log)
+
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"trainmark parse: {log}: the name of a file that describes a format ends in .yaml\n"
+    )
+
+
 def _described(folder: Path, text: str = _MINE) -> Path:
     (folder / "mine.yaml").write_text(text)
     return folder / "mine.yaml"

@@ -66,6 +66,9 @@ def test_numpy_starts_no_threads_and_the_environment_of_child_processes_stays(tm
         (["--gpus", "0"], "--gpus: 0 is less than 1 (see trainmark parse --help)"),
         (["--gpus", "two"], "--gpus: 'two' is not a whole number (see trainmark parse --help)"),
         (["--gpu", "2"], "no option '--gpu'; did you mean '--gpus'? (see trainmark parse --help)"),
+        (["--devices", "2"], "no option '--devices'; did you mean '--gpus'? (see trainmark parse --help)"),
+        (["--bacth", "2"], "no option '--bacth'; did you mean '--batch'? (see trainmark parse --help)"),
+        (["--quick"], "no option '--quick' (see trainmark parse --help)"),
         (
             ["--to", "paddle"],
             "--to: 'paddle' is none of paddle-json, dlperf-json; did you mean 'paddle-json'?",

@@ -140,7 +140,42 @@ def test_a_choice_that_there_is_not_is_named_without_the_name_of_an_exception(
 def test_a_report_of_a_file_that_is_no_result_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", suite("environment: system"), "--to", "md"]) == 2
 
-    assert capsys.readouterr().err.endswith("suite.yaml: neither a result directory nor a database\n")
+    assert capsys.readouterr().err.endswith("suite.yaml: neither a result directory nor a database of runs\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("run", "--gpus", "8", "--", "python"), "no option '--gpus'; did you mean '--devices'?"),
+        (("run", "--repeat", "2", "--", "python"), "no option '--repeat'; did you mean '--repeats'?"),
+        (("suites",), "add a command: list, show, copy"),
+        (("env", "lst"), "No such command 'lst'. Did you mean 'list'?"),
+        (("compare", "one"), "add the candidate after one, or compare the cases of this one that differ in"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line_that_names_the_right_one(
+    words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(list(words)) == 2
+
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_a_mistyped_result_directory_is_answered_with_the_nearest_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "results" / "first").mkdir(parents=True)
+    (tmp_path / "results" / "first" / "results.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+
+    for words in (["report", "results/frist"], ["history", "results/frist"], ["site", "results/frist"]):
+        assert main([*words, *(["--out", "pages"] if words[0] == "site" else [])]) == 2
+        assert (
+            "results/frist: no such result directory or database; did you mean 'results/first'?\n"
+            in capsys.readouterr().err
+        )
 
 
 def test_a_validators_message_has_no_name_of_an_exception() -> None:

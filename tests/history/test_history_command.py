@@ -95,7 +95,8 @@ def test_a_copy_of_a_result_directory_is_no_further_result(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["nowhere.db"], "neither a result directory nor a database"),
+        (["nowhere.db"], "nowhere.db: no such result directory or database"),
+        (["{empty}/../document.json"], "document.json: neither a result directory nor a database of runs"),
         (["{database}", "{database}"], "give one database, or result directories"),
         (["{database}", "--case", "mxnet-*"], "no case matches"),
         (["{database}", "--since", "yesterday"], "expected a day"),
@@ -106,6 +107,7 @@ def test_a_wrong_argument_is_one_line_and_exit_code_2(
     words: list[str], message: str, database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "empty").mkdir()
+    (tmp_path / "document.json").write_text("{}")
     given = [word.format(database=database, empty=tmp_path / "empty") for word in words]
 
     assert main(["history", *given]) == 2

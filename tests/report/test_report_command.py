@@ -95,7 +95,7 @@ def test_a_folder_without_our_results_is_one_line_and_exit_2(
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["nowhere"], "nowhere: neither a result directory nor a database of runs"),
+        (["nowhere"], "nowhere: no such result directory or database"),
         (["{out}", "--json", "--to", "md"], "contradict"),
         (["{out}", "--output", "x.md"], "--output needs --to"),
         (["{out}", "--to", "csv", "--output", "{out}/missing/x.csv"], "/missing does not exist"),

@@ -48,6 +48,19 @@ def test_an_invalid_results_document_is_reported_with_its_path(
         read_results(path)
 
 
+def test_a_missing_results_document_names_the_result_directories_below(tmp_path: Path) -> None:
+    for name in ("first", "results/second", "too/deep/third"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "results.json").write_text("{}")
+
+    with pytest.raises(InputError) as raised:
+        read_results(tmp_path / "results.json")
+
+    there, _, below = str(raised.value).partition(": no such file; results are in ")
+    assert there == str(tmp_path / "results.json")
+    assert set(below.split(", ")) == {str(tmp_path / "first"), str(tmp_path / "results/second")}
+
+
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [

@@ -92,6 +92,11 @@ def test_the_hosts_are_those_of_the_hostfile_that_openmpi_uses(name: str, tmp_pa
         load_hosts("mpi", {name: "nowhere"})
 
 
+def test_names_of_hosts_instead_of_a_file_are_answered_with_the_line_of_a_file() -> None:
+    with pytest.raises(InputError, match=r"gpu01,gpu02: cannot be read: .* 'hosts: \[gpu01, gpu02\]'"):
+        load_hosts("gpu01,gpu02", {})
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -75,7 +75,15 @@ from trainmark.schema.results import (
 )
 from trainmark.schema.suite import NamingScheme, Suite
 from trainmark.schema.telemetry import TelemetrySummary
-from trainmark.store import Store, StoredCampaign, StoredRuns, existing_store, identity, read_results
+from trainmark.store import (
+    Store,
+    StoredCampaign,
+    StoredRuns,
+    existing_store,
+    identity,
+    read_results,
+    require_database,
+)
 from trainmark.suite import log_name, parse_suite
 from trainmark.workload import Workloads, recorded_workloads
 
@@ -508,8 +516,7 @@ def stored_results(address: str, campaign: str | None) -> tuple[Results, Path]:
     be None if there is only one campaign. Raises ``InputError`` if there is no such database, or not exactly one such
     campaign; no database is created.
     """
-    if "://" not in address and not Path(address).is_file():
-        raise InputError(f"{address}: neither a result directory nor a database of runs")
+    require_database(address)
     store = existing_store(address)
     try:
         campaigns = store.campaigns()

@@ -5,12 +5,25 @@ Typer needs a fifth of a second of CPU, because it loads pydantic for the types 
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from types import NoneType
 from typing import Any, NamedTuple, Never, get_args
 
 from trainmark.errors import InputError, nearest
+
+_OTHER_WORDS = (("--gpus", "--devices"), ("--nodes", "--hosts"))
+"""Options of which a verb has one, under the name that fits what it reads."""
+
+
+def unknown_option(flag: str, known: Collection[str]) -> str:
+    """Return the error for an unknown option, with the one of the ``known`` that is probably meant."""
+    for words in _OTHER_WORDS:
+        if flag in words and (meant := next((word for word in words if word in known), None)):
+            return f"no option '{flag}'; did you mean '{meant}'?"
+    names = [word.removeprefix("--") for word in known if word.startswith("--")]
+    near = nearest(flag.lstrip("-"), names).replace(" '", " '--")
+    return f"no option '{flag}'{near}"
 
 
 class Argument(NamedTuple):
@@ -52,7 +65,7 @@ class Command:
             flag = unknown[0].partition("=")[0]
             if not flag.startswith("-"):
                 raise InputError(f"unexpected argument '{unknown[0]}' (see {prog_name} --help)")
-            raise InputError(f"no option '{flag}'{nearest(flag, self._flags())} (see {prog_name} --help)")
+            raise InputError(f"{unknown_option(flag, self._flags())} (see {prog_name} --help)")
         return self._function(**vars(values))
 
     def _parser(self, prog_name: str) -> argparse.ArgumentParser:

@@ -98,10 +98,9 @@ def _points(sources: list[str]) -> "dict[str, list[Point]]":
         return points_of_results((str(folder), results_of(folder)) for folder in found)
     if len(sources) > 1:
         raise InputError("give one database, or result directories")
-    from trainmark.store import existing_store
+    from trainmark.store import existing_store, require_database
 
-    if "://" not in sources[0] and not Path(sources[0]).is_file():
-        raise InputError(f"{sources[0]}: neither a result directory nor a database of runs")
+    require_database(sources[0])
     store = existing_store(sources[0])
     try:
         points = points_of_store(store, sources[0])

@@ -52,7 +52,7 @@ def print_logs(
             sys.stdout.write(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")
         else:
             rows.append(row)
-    if not as_json:
+    if rows:
         from trainmark.printable import table
 
         sys.stdout.write(table(_HEADINGS, [_cells(row) for row in rows]))

@@ -5,6 +5,7 @@ import gc
 import os
 import sys
 from importlib import import_module
+from typing import Any
 
 from trainmark import __version__
 from trainmark.errors import TrainmarkError, nearest
@@ -161,13 +162,23 @@ def _run_verb(verb: str, rest: list[str], *, trace: bool = False) -> int:
                 sys.stderr.write(f"trainmark {verb}: interrupted\n")
                 return INTERRUPTED
             raise
-        message = error.format_message().replace(": Value error, ", ": ")
-        if "Choose from:" in message:
-            message = " ".join(message.split()).rstrip(",")
-        # A verb that needs a subcommand reports its whole help text, which needs no pointer to the help.
-        more = f" (see trainmark {verb} --help)" if "\n" not in message else ""
-        sys.stderr.write(f"trainmark {verb}: {message}{more}\n")
+        sys.stderr.write(f"trainmark {verb}: {_usage_message(error)} (see trainmark {verb} --help)\n")
         return 2
+
+
+def _usage_message(error: Any) -> str:
+    """Return what Typer has against a command line, in one line."""
+    if isinstance(flag := getattr(error, "option_name", None), str) and error.ctx is not None:
+        from trainmark.cli.arguments import unknown_option
+
+        known = [flag for parameter in error.ctx.command.params for flag in parameter.opts]
+        return unknown_option(flag, known)
+    message: str = error.format_message()
+    if "\n" in message and getattr(error, "ctx", None) is not None and hasattr(error.ctx.command, "commands"):
+        # A verb of several commands, called without one, has its whole help as the message.
+        return f"add a command: {', '.join(error.ctx.command.commands)}"
+    message = message.replace(": Value error, ", ": ")
+    return " ".join(message.split()).rstrip(",") if "Choose from:" in message else message
 
 
 if __name__ == "__main__":

@@ -7,9 +7,6 @@ if TYPE_CHECKING:
     from trainmark.schema.results import CaseResult, Results
 
 
-_SQLITE = b"SQLite format 3\0"
-
-
 def results_from(source: str, campaign: str | None) -> "tuple[Results, Path]":
     """Return the results of a result directory or of a database's campaign, and their directory."""
     if Path(source).is_dir():
@@ -18,20 +15,7 @@ def results_from(source: str, campaign: str | None) -> "tuple[Results, Path]":
         return results_of(Path(source)), Path(source)
     from trainmark.campaign import stored_results
 
-    _refuse_other_files(Path(source))
     return stored_results(source, campaign)
-
-
-def _refuse_other_files(path: Path) -> None:
-    """Raise ``InputError`` for a file that is no SQLite database; an empty file is one."""
-    from trainmark.errors import InputError
-
-    if not path.is_file():
-        return
-    with path.open("rb") as file:
-        start = file.read(len(_SQLITE))
-    if start and start != _SQLITE:
-        raise InputError(f"{path}: neither a result directory nor a database")
 
 
 def database_of(source: str) -> tuple[str | None, str]:

@@ -163,6 +163,8 @@ def find_format(name: str) -> Format:
     """Return the format called ``name``; raise ``InputError`` with the nearest name if there is none."""
     if name in _indexed():
         return _format_of(name)
+    if Path(name).is_file():
+        raise InputError(f"{name}: the name of a file that describes a format ends in .yaml")
     raise InputError(f"no log format '{name}'{nearest(name, _indexed())} (trainmark parse --list-formats)")
 
 

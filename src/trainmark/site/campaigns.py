@@ -10,7 +10,7 @@ from trainmark.campaign import campaign_results, result_folders, results_of, res
 from trainmark.errors import InputError, TrainmarkError
 from trainmark.insight import judged
 from trainmark.schema.results import Results
-from trainmark.store import Store, StoredCampaign, database_url, existing_store
+from trainmark.store import Store, StoredCampaign, database_url, existing_store, require_database
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 _LONGEST_KEY = 80
@@ -136,8 +136,7 @@ def open_source(address: str) -> DirectorySource | StoreSource:
     """Open a result directory, a directory of those, or a database; raise ``InputError`` for anything else."""
     if Path(address).is_dir():
         return DirectorySource(Path(address))
-    if "://" not in address and not Path(address).is_file():
-        raise InputError(f"{address}: neither a result directory nor a database of runs")
+    require_database(address)
     return StoreSource(address)
 
 

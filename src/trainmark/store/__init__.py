@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from trainmark.imports import attach
 from trainmark.store.document import parse_results, read_results, write_results
+from trainmark.store.sources import require_database
 
 if TYPE_CHECKING:
     from trainmark.store.database import (
@@ -58,6 +59,7 @@ __all__ = [
     "read_results",
     "reading_store",
     "rebuilt_suite",
+    "require_database",
     "runs_after",
     "sqlite_url",
     "write_results",

@@ -8,6 +8,7 @@ from trainmark.errors import InputError, plain_message
 from trainmark.files import write_atomically
 from trainmark.schema.results import SCHEMA, Results
 from trainmark.store.consistency import contradiction
+from trainmark.store.sources import no_results
 
 
 def write_results(path: Path, results: Results) -> None:
@@ -20,7 +21,7 @@ def read_results(path: Path) -> Results:
     try:
         content = path.read_bytes()
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file; is it the --out directory of a trainmark run?") from None
+        raise no_results(path) from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     return parse_results(content, str(path))

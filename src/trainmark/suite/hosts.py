@@ -58,6 +58,11 @@ def load_hosts(given: str, environ: Mapping[str, str], engine: EngineName | None
         found = _from_hostfile(_mpi_hostfile(environ)).model_copy(update={"engine": engine or EngineName.MPI})
     else:
         path, group = _file_and_group(given)
+        if not path.exists():
+            raise InputError(
+                f"{path}: cannot be read: No such file or directory; --hosts takes a file, such as one with the "
+                "line 'hosts: [gpu01, gpu02]'"
+            )
         found = _from_hostfile(path) if group is None and _is_hostfile(path) else _from_yaml(path, group)
         found = found if engine is None else found.model_copy(update={"engine": engine})
         if found.engine is EngineName.SLURM:
