@@ -266,9 +266,12 @@ def test_a_mistake_in_a_record_of_several_lines_is_named(record: dict[str, objec
         _format(records=[record])
 
 
-def test_only_one_record_may_have_several_lines() -> None:
-    with pytest.raises(InputError, match="only one of them"):
-        _format(records=[_SPREAD, _SPREAD])
+def test_records_of_several_lines_begin_with_the_same_line() -> None:
+    other = {"lines": [r"at {step}\s", *_SPREAD["lines"][1:]]}
+
+    assert len(_format(records=[_SPREAD, {**_SPREAD, "unit": "samples/s"}]).records) == 2
+    with pytest.raises(InputError, match="the same first line"):
+        _format(records=[_SPREAD, other])
 
 
 def _codes(known: Format, text: str) -> list[tuple[str, str]]:

@@ -248,6 +248,29 @@ def test_a_program_can_print_rates_in_several_units(read: Reader) -> None:
     assert (samples.format, samples.unit) == ("composer", "samples/s")
 
 
+_COMPOSER = (
+    "[batch={at}/900]:\n\t Train time/batch: {before}\n\t Train throughput/samples_per_sec: 32.5\n"
+    "\t Train throughput/tokens_per_sec: 66560.0\n"
+)
+
+
+@pytest.mark.parametrize("end", range(0, 100, 7))
+def test_composers_unit_is_tokens_wherever_the_first_part_of_its_log_ends(read: Reader, end: int) -> None:
+    records = "".join(_COMPOSER.format(at=at, before=at - 1) for at in range(101, 900))
+
+    log = read("x" * end + "\n" + records)
+
+    assert (log.unit, log.records.count) == ("tokens/s", 799)
+
+
+def test_two_runs_of_composer_in_a_file_are_refused(read: Reader) -> None:
+    records = [_COMPOSER.format(at=at, before=at - 1) for at in range(1, 61)]
+
+    assert read("".join(records)).status is Status.OK
+    both = read("".join(records[:40] + records))
+    assert (both.status, both.problems[0].code) == (Status.INVALID, "several-runs")
+
+
 def test_without_a_batch_there_is_no_rate(read: Reader) -> None:
     run = SampleRun([0.5] * 100, interval=20)
     text = "".join(

@@ -454,6 +454,37 @@ def test_records_of_another_form_in_the_log_of_a_known_program_are_guessed(
     assert "no line has the form of a record of 'olmo-core'" in log.problems[0].message
 
 
+@pytest.mark.parametrize(
+    ("given", "samples"),
+    [
+        (None, 64),
+        (Facts(gpus=8), 64),
+        (Facts(batch_per_device=2), 64),
+        (Facts(batch_per_device=4), 4 * 8 * 4),
+    ],
+)
+def test_a_guess_counts_all_micro_batches_that_the_known_program_states(
+    tmp_path: Path, given: Facts | None, samples: int
+) -> None:
+    """A Trainer's log between whose bars other lines are printed, so that its bar is guessed."""
+    head = (
+        "***** Running training *****\n"
+        "  Instantaneous batch size per device = 2\n"
+        "  Total train batch size (w. parallel, distributed & accumulation) = 64\n"
+        "  Gradient Accumulation steps = 4\n"
+        "  Total optimization steps = 800\n"
+    )
+    bars = [
+        f" {at // 8}%|#   | {at}/800 [{at // 60:02}:{at % 60:02}<10:00,  1.00s/it]\n" for at in range(1, 300)
+    ]
+    (tmp_path / "a.log").write_text(head + "".join(bars[150:] + bars[:150]))
+
+    log = read_log(tmp_path / "a.log", given, guess=True)
+
+    assert log.status is Status.GUESSED
+    assert measure_log(log).value == pytest.approx(samples, rel=0.01)
+
+
 def test_a_program_that_prints_its_epochs_alone_is_measured_by_their_clock(tmp_path: Path) -> None:
     # JAX's mnist_classifier prints the time in which it has handed over an epoch's steps, before they have run.
     epochs = _lines(lambda at: f"Epoch {at} in 0.3{at % 10} sec", seconds=20.0)

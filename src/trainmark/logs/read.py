@@ -242,7 +242,7 @@ def merge_facts(
         accumulation=logged.accumulation,
         hardware=hardware,
         gpus_per_node=logged.gpus_per_node,
-        global_batch=logged.global_batch,
+        global_batch=logged.global_batch or given.global_batch,
         sequence_length=logged.sequence_length,
     )
     return MergedFacts(facts, tuple(problems), frozenset(contested))

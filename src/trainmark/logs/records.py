@@ -176,7 +176,8 @@ class LogCollector:
                     if not can_match(pattern, sample):
                         continue
                     matches = len(pattern.findall(sample)) * (_OVERALL if index == known.overall else 1)
-                    if matches > most:
+                    # A record may be cut between its lines where the sample ends.
+                    if matches > most + (most > 0 and self.format is known and len(sample) < len(text)):
                         most, self.format, self.pattern = matches, known, index
             if most:
                 return

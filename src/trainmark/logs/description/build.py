@@ -138,11 +138,12 @@ def _records(
 
 def _transform(text: FormatDescription) -> Callable[[Blocks], Blocks] | None:
     """Return the function that completes or thins the rows of records; None if their lines are the records."""
-    found = [
-        record["lines"][0] for record in text.records if isinstance(record, Mapping) and "lines" in record
+    several = [
+        record["lines"] for record in text.records if isinstance(record, Mapping) and "lines" in record
     ]
+    found = list(dict.fromkeys(str(lines[0]) for lines in several))
     if len(found) > 1:
-        raise InputError(f"{text.where}: records: only one of them may have 'lines'")
+        raise InputError(f"{text.where}: records: those with 'lines' must have the same first line")
     for key, is_given in (
         ("restarts_each_epoch", text.restarts_each_epoch),
         ("mean_of_last", text.mean_of_last),
@@ -155,7 +156,7 @@ def _transform(text: FormatDescription) -> Callable[[Blocks], Blocks] | None:
         return thin_means(text.mean_of_last)
     if text.restarts_each_epoch:
         return number_epochs
-    return merge_lines(compile_pattern(str(found[0]), text.where)) if found else None
+    return merge_lines(compile_pattern(found[0], text.where)) if found else None
 
 
 def _if_they_differ(values: list[_T]) -> tuple[_T, ...]:

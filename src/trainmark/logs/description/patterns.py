@@ -252,16 +252,21 @@ def merge_lines(first: re.Pattern[bytes]) -> Callable[[Blocks], Blocks]:
 
     Rows before the first one belong to a record whose start is missing and are left out. Where other lines have the
     figures, a first line that none of them follows is no record: a counter may be printed more often than a rate.
-    A last record without its counter is left out.
+    A last record without its counter is left out. Where no first line is printed, each row of one figure is a record.
     """
     own = [column_of(name) for name in first.groupindex if not name.startswith("_")]
     starting = own[0]
 
     def merged(blocks: Blocks) -> Blocks:
         carried: dict[str, Floats] = {}
+        is_bare: bool | None = None
         for block in blocks:
             if starting not in block:
                 yield block
+                continue
+            is_bare = _has_one_figure(block, own) if is_bare is None else is_bare
+            if is_bare:
+                yield {name: values for name, values in block.items() if name not in own}
                 continue
             rows = _joined(carried, block)
             starts = np.flatnonzero(np.isfinite(rows[starting]))
@@ -280,6 +285,12 @@ def merge_lines(first: re.Pattern[bytes]) -> Callable[[Blocks], Blocks]:
                 yield last
 
     return merged
+
+
+def _has_one_figure(block: Mapping[str, Floats], own: Collection[str]) -> bool:
+    """Return whether no row has a field of the first line, and all have the same one of another."""
+    found = {name for name, values in block.items() if np.isfinite(values).any()}
+    return len(found) == 1 and not found & set(own)
 
 
 def _joined(carried: dict[str, Floats], block: dict[str, Floats]) -> dict[str, Floats]:

@@ -44,6 +44,8 @@ from trainmark.logs.transport import DamagedError, longest_rank, strip_colours, 
 from trainmark.printable import significant
 
 _CLOSE = 0.05
+_OF_TEXT = ("tokens/s", "words/s")
+"""Units of which a sample has many."""
 _SENTENCES = {
     "steps_per_s": "is steps per second",
     **dict.fromkeys(("clock_s", "clock_ms"), "is the time since the start"),
@@ -501,9 +503,9 @@ def read_guessed(
         return None
     # A log that is read again, with further facts, was recognised by no program either.
     recognised = None if unknown.format == NAME else unknown.format
-    if recognised is not None:
-        given = _merge_given(given, unknown.facts)
     known = proposed_format(guess)
+    if recognised is not None:
+        given = _merge_given(given, unknown, known.unit)
     stream.seek(0)
     log = logs.read_stream(stream, GivenFormats((known,)), unknown.log, given)
     is_readable = log.status is Status.OK or (log.status is Status.INVALID and log.records.count)
@@ -546,12 +548,23 @@ def explain_unknown(unknown: ParsedLog, stream: BinaryIO) -> ParsedLog:
     return replace(unknown, problems=tuple(problems))
 
 
-def _merge_given(given: Facts | None, logged: Facts) -> Facts:
-    """Return the facts that the reader gives, and those of the log where he gives none."""
-    if given is None:
-        return logged
-    stated: dict[str, Any] = {item.name: getattr(given, item.name) for item in fields(given)}
-    return replace(logged, **{name: value for name, value in stated.items() if value is not None})
+def _merge_given(given: Facts | None, logged: ParsedLog, unit: str) -> Facts:
+    """Return the facts that the reader gives, and those of the log where he gives none.
+
+    The samples of a step, with all its micro-batches, are the log's if the guess counts in a ``unit`` of their kind.
+    """
+    stated: dict[str, Any] = {
+        item.name: value for item in fields(Facts) if (value := getattr(given, item.name, None)) is not None
+    }
+    facts = replace(logged.facts, **stated)
+    if (logged.unit in _OF_TEXT) != (unit in _OF_TEXT):
+        return replace(facts, global_batch=None)
+    whole = replace(logged, facts=facts).global_batch
+    for name in ("gpus", "batch_per_device"):
+        own = getattr(logged.facts, name)
+        if facts.global_batch and own and name in stated:
+            whole = (whole or 0) * stated[name] // own
+    return replace(facts, global_batch=whole)
 
 
 def _of_samples(log: ParsedLog, guess: Guess) -> Iterator[Witness]:
