@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 from .settings import AdamRecipe, Recipe
 
-STEP_EPOCHS = (30, 60, 80)
-"""Where the step schedule divides the rate by ten, as the 90-epoch recipes do."""
+STEP_EPOCHS = (30, 60, 80)  # where the step schedule divides the rate by ten, as the 90-epoch recipes do
 
 
 def learning_rates(recipe: Recipe, steps: int, epoch_samples: int, global_batch: int) -> list[float]:
@@ -24,26 +23,26 @@ def learning_rates(recipe: Recipe, steps: int, epoch_samples: int, global_batch:
     them is ``rate * i / warm-up updates``: with the linear schedule that is BERT's (google-research/bert,
     optimization.py).
     """
-    per_epoch = epoch_samples / global_batch
+    per_epoch, peak = epoch_samples / global_batch, recipe.learning_rate
     rising = recipe.warmup_updates if isinstance(recipe, AdamRecipe) else 0
-    warmup = round(recipe.warmup_epochs * per_epoch)
-    rates = [_rate(recipe, step, step / per_epoch, warmup) for step in range(steps)]
-    first = [recipe.learning_rate * step / rising for step in range(min(steps, rising))]
-    return first + rates[len(first) :]
+    warmup_steps = round(recipe.warmup_epochs * per_epoch)
 
+    def rate(step: int) -> float:
+        epoch = step / per_epoch
+        if step < rising:
+            return peak * step / rising
+        if step < warmup_steps:
+            return peak * ((step + 1) / warmup_steps)
+        if recipe.schedule == "cosine":
+            done = (epoch - recipe.warmup_epochs) / max(recipe.epochs - recipe.warmup_epochs, 1)
+            return peak * (1 + math.cos(math.pi * min(done, 1.0))) / 2
+        if recipe.schedule == "linear":
+            return peak * max(1 - epoch / recipe.epochs, 0.0)
+        if recipe.schedule == "step":
+            return peak / 10 ** sum(epoch >= milestone for milestone in STEP_EPOCHS)
+        return peak
 
-def _rate(recipe: Recipe, step: int, epoch: float, warmup_steps: int) -> float:
-    if step < warmup_steps:
-        return recipe.learning_rate * ((step + 1) / warmup_steps)
-    if recipe.schedule == "cosine":
-        length = max(recipe.epochs - recipe.warmup_epochs, 1)
-        done = min((epoch - recipe.warmup_epochs) / length, 1.0)
-        return recipe.learning_rate * (1 + math.cos(math.pi * done)) / 2
-    if recipe.schedule == "linear":
-        return recipe.learning_rate * max(1 - epoch / recipe.epochs, 0.0)
-    if recipe.schedule == "step":
-        return recipe.learning_rate / 10 ** sum(epoch >= milestone for milestone in STEP_EPOCHS)
-    return recipe.learning_rate
+    return [rate(step) for step in range(steps)]
 
 
 class Moments(NamedTuple):
@@ -55,18 +54,22 @@ class Moments(NamedTuple):
 
 
 def adam(gradient: Any, first: Any, second: Any, step: int, recipe: AdamRecipe) -> tuple[Any, Any, Any]:
-    """Return the direction of update ``step`` (from 1), and the moments after it.
+    """Return the direction of update ``step`` (from 1), and the moments after it."""
+    first = recipe.momentum * first + (1 - recipe.momentum) * gradient
+    second = recipe.second_momentum * second + (1 - recipe.second_momentum) * gradient**2
+    return direction_of(first, second, step, recipe), first, second
+
+
+def direction_of(first: Any, second: Any, step: int, recipe: AdamRecipe) -> Any:
+    """Return the direction of update ``step`` from the moments after it.
 
     Kingma and Ba, https://arxiv.org/abs/1412.6980, algorithm 1, in its first form: epsilon is added to the root of the
     corrected second moment.
     """
     import numpy as np
 
-    first = recipe.momentum * first + (1 - recipe.momentum) * gradient
-    second = recipe.second_momentum * second + (1 - recipe.second_momentum) * gradient**2
     corrected = second / (1 - recipe.second_momentum**step)
-    direction = first / (1 - recipe.momentum**step) / (np.sqrt(corrected) + recipe.epsilon)
-    return direction, first, second
+    return first / (1 - recipe.momentum**step) / (np.sqrt(corrected) + recipe.epsilon)
 
 
 def clipping(gradients: Mapping[str, Any], recipe: Recipe, norm: float | None = None) -> float:
@@ -85,9 +88,8 @@ class Directions:
     """The directions of each parameter's updates, from its gradients one after another."""
 
     def __init__(self, recipe: Recipe) -> None:
-        """Begin without any gradient."""
         self._recipe = recipe
-        self._retained: dict[tuple[str, str], tuple[int, Any, Any]] = {}
+        self._moments: dict[tuple[str, str], tuple[int, Any, Any]] = {}
 
     def next(self, name: str, gradient: Any, factor: float) -> dict[str, Any]:
         """Return the direction of a parameter's next update as ``a``, with the gradient clipped by ``factor``.
@@ -100,10 +102,9 @@ class Directions:
         if not isinstance(recipe, AdamRecipe):
             return {}
         for row, times in {"a": factor, **({} if recipe.clip_norm is None else {"b": 1.0})}.items():
-            step, first, second = self._retained.get((row, name), (0, 0.0, 0.0))
+            step, first, second = self._moments.get((row, name), (0, 0.0, 0.0))
             given = np.asarray(gradient, np.float64) * times
             found[row], first, second = adam(given, first, second, step + 1, recipe)
             # Of 100 million parameters these are gigabytes; FP32 is what the optimizers themselves keep.
-            moments = np.asarray(first, np.float32), np.asarray(second, np.float32)
-            self._retained[row, name] = (step + 1, *moments)
+            self._moments[row, name] = step + 1, np.asarray(first, np.float32), np.asarray(second, np.float32)
         return found

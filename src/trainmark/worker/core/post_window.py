@@ -25,26 +25,23 @@ from .task import Verified
 from .training import Training
 from .update_checks import ROUNDING, WitnessedStep, averaged, check_update, sampled
 
-SWALLOWED = 4
-"""A step of at most this many roundings may not change a parameter, because momentum may oppose the gradient."""
-
+SWALLOWED = (
+    4  # roundings by which a step may leave a parameter unchanged, as momentum may oppose the gradient
+)
+# The steps that a loss scale may skip, a number or a share of all: ten halvings reduce the initial scale of 2**16 to
+# 64; about every 2 000 steps a larger scale is tried.
 TRIED_OUT = (10, 0.05)
-"""The steps that a loss scale may skip: a number, or a share of all steps.
-
-Ten halvings reduce the initial scale of 2 ** 16 to 64; about every 2 000 steps a larger scale is tried.
-"""
-
-OVERFLOWS = 17
-"""The most times that a step is trained until it does not overflow: each overflow halves a scale of at most 2 ** 16."""
-
-LAST_BITS, TINY = 13, 2.0**-100
-"""The bits of FP32's 24 that neither BF16 (8) nor FP16 (11) has, and a size below which FP32 has fewer digits."""
-
-RESIDUE = 2.0**-18
-"""The share of the largest gradient up to which another one may be what rounding leaves of zero."""
-
-LEAST, MOST = 16, 4096
-"""The fewest and the most elements of an array that are compared: for FP32 the chance of a doubt is 2**-208."""
+OVERFLOWS = (
+    17  # the most times that a step is trained until it does not overflow: each halves a scale of 2**16
+)
+LAST_BITS, TINY = (
+    13,
+    2.0**-100,
+)  # of FP32's 24 bits those that FP16 lacks; the size below which FP32 has fewer
+RESIDUE = (
+    2.0**-18
+)  # the share of the largest gradient up to which another one may be what rounding leaves of zero
+LEAST, MOST = 16, 4096  # the compared elements of an array: for FP32 the chance of a doubt is 2**-208
 
 
 def verify(training: Training, settings: Settings) -> Verified:
@@ -57,9 +54,7 @@ def verify(training: Training, settings: Settings) -> Verified:
     except Exception as error:
         if training.ranks.place.world_size > 1:
             raise
-        reason = first_sentence(error)
-        sentence = f"The steps after the window could not be verified: {reason}"
-        return Verified({"failed": reason}, [("not-witnessed", sentence)])
+        return _failed({"failed": first_sentence(error)}, "steps after the window", error)
 
 
 def _verify(training: Training, settings: Settings) -> Verified:
@@ -74,7 +69,7 @@ def _verify(training: Training, settings: Settings) -> Verified:
         found.add(task.rows(settings, batches, step.weights))
     found.add(check_digits(step))
     if step.ranks > 1:
-        found.data["ranks_agree"] = len({values[0] for values in training.gather([training.digest()])}) == 1
+        found.data["ranks_agree"] = len(set(training.gather_one(training.digest()))) == 1
         if not found.data["ranks_agree"]:
             found.doubt("ranks-disagree-later", "After one more step the ranks have different parameters.")
     found.add(task.verify_layers(settings, training.expected(), observed, step.alone))
@@ -161,19 +156,21 @@ def _unknown_of_update(data: Mapping[str, Any], settings: Settings) -> list[str]
 def _check_counts(training: Training, settings: Settings) -> Verified:
     """Compare the framework's own counts of steps and updates; an optimizer may skip a step after an overflow."""
     taken, updates, requested = training.steps_taken(), training.updates_taken(), settings.steps
-    share, may_be = training.sampled_share(), taken in (None, requested)
     found = Verified({"steps_taken": taken, "updates_taken": updates})
-    if share < 1:
+    if (share := training.sampled_share()) < 1:
         found.data["sampled_share"] = share
-    few, part = TRIED_OUT
-    most_skipped = max(few, int(part * requested)) if _scale_may_overflow(settings) else 0
+    most_skipped = max(TRIED_OUT[0], int(TRIED_OUT[1] * requested)) if _scale_may_overflow(settings) else 0
+    may_be = taken in (None, requested)
     if most_skipped and taken is not None:
-        skipped = requested - taken if training.COUNTS_UPDATES else None
-        found.data["steps_skipped"] = skipped
-        may_be = may_be if skipped is None else 0 < taken <= requested
-        if may_be and skipped is not None and (skipped > most_skipped or 2 * taken < requested):
-            steps = f"{skipped} of {requested} steps"
-            found.doubt("steps-skipped", f"{steps} overflowed and were skipped: their updates took no time.")
+        found.data["steps_skipped"] = None
+        if training.COUNTS_UPDATES:
+            found.data["steps_skipped"] = skipped = requested - taken
+            may_be = 0 < taken <= requested
+            if may_be and (skipped > most_skipped or 2 * taken < requested):
+                steps = f"{skipped} of {requested} steps"
+                found.doubt(
+                    "steps-skipped", f"{steps} overflowed and were skipped: their updates took no time."
+                )
     if not may_be:
         found.doubt("steps-not-taken", f"{requested} steps were requested, but {taken} were taken.")
     elif updates is not None and updates < requested - most_skipped:
@@ -184,20 +181,25 @@ def _check_counts(training: Training, settings: Settings) -> Verified:
 
 def _check_loader_path(training: Training) -> Verified:
     """Check the loaders' outputs for a known sample: rank 0's observations, and the doubts of all ranks."""
-    path = Verified({"loader_path": None})
     try:
         own = training.loader_path()
-        if own is not None:
-            path = Verified({"loader_path": own.data}, own.doubts)
+        path = (
+            Verified({"loader_path": None})
+            if own is None
+            else Verified({"loader_path": own.data}, own.doubts)
+        )
     except Exception as error:
-        path.data["loader_path"] = {"failed": first_sentence(error)}
-        sentence = f"The loader's output for a known sample could not be verified: {first_sentence(error)}"
-        path.doubt("not-witnessed", sentence)
-    others = [rank for rank, (count,) in enumerate(training.gather([len(path.doubts)])) if count]
+        data = {"loader_path": {"failed": first_sentence(error)}}
+        path = _failed(data, "loader's output for a known sample", error)
+    others = [rank for rank, count in enumerate(training.gather_one(len(path.doubts))) if count]
     if others and not path.doubts:
         sentence = f"The output of the loaders of ranks {others} for a known sample is in doubt."
         path.doubt("loader-differs", sentence)
     return path
+
+
+def _failed(data: dict[str, Any], what: str, error: Exception) -> Verified:
+    return Verified(data, [("not-witnessed", f"The {what} could not be verified: {first_sentence(error)}")])
 
 
 def _scale_may_overflow(settings: Settings) -> bool:
@@ -211,8 +213,7 @@ def _overflowed(
     """Return whether the optimizer skipped a step on any rank, as it should where the scaled gradients overflow."""
     if not _scale_may_overflow(settings) or not training.rates[index] > 0:
         return False
-    still = _is_without_update(training, before, after)
-    return any(count for (count,) in training.gather([int(still)]))
+    return any(training.gather_one(_is_without_update(training, before, after)))
 
 
 def _is_without_update(training: Training, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
@@ -227,10 +228,8 @@ def _own_pass(training: Training) -> tuple[Any, str | None]:
         alone = training.own_pass()
     except Exception as error:
         reason = first_sentence(error)
-    done = [values[0] for values in training.gather([int(reason is None)])]
-    if all(done):
-        return alone, None
-    return None, reason or f"rank {done.index(0)} could not do it"
+    done = training.gather_one(reason is None)
+    return (alone, None) if all(done) else (None, reason or f"rank {done.index(0)} could not do it")
 
 
 def _check_movement(step: WitnessedStep) -> Verified:
@@ -280,18 +279,17 @@ def check_digits(step: WitnessedStep) -> Verified:
         return Verified({"narrow": None})
     arrays = {"weights": {name: _moved(before[name], after[name]) for name in step.names}}
     moments, _ = step.moments
-    if moments is not None and _have_digits(step.settings.recipe):
+    recipe = step.settings.recipe
+    betas = [recipe.momentum, recipe.second_momentum] if isinstance(recipe, AdamRecipe) else []
+    # Products with betas of few digits, as 0.5 or 0.875, have no more digits than the other number.
+    if moments is not None and _last_bits(betas).all():
         arrays["first moment"] = dict(moments.first)
         arrays["second moment"] = dict(moments.second)
     expected = training.expected()
     if step.alone is not None and expected.compute_dtype == "float32" and not expected.tf32:
         arrays["gradient"] = _without_residues(step.alone.gradients)
-    narrow = [
-        f"{kind} of {name}"
-        for kind, named in arrays.items()
-        for name, values in named.items()
-        if _is_narrow(values)
-    ]
+    every = ((f"{kind} of {name}", array) for kind, named in arrays.items() for name, array in named.items())
+    narrow = [name for name, array in every if _is_narrow(array)]
     found = Verified({"narrow": narrow[:10]})
     if narrow:
         more = f" and {len(narrow) - 1} more arrays" if len(narrow) > 1 else ""
@@ -305,10 +303,8 @@ def _without_residues(gradients: Mapping[str, Any]) -> dict[str, Any]:
 
     That of a scale before another batch norm is such a one.
     """
-    finite = {
-        name: np.abs(np.ravel(array)[np.isfinite(np.ravel(array))]) for name, array in gradients.items()
-    }
-    sizes = {name: float(array.max(initial=0.0)) for name, array in finite.items()}
+    flat = {name: np.abs(np.ravel(array)) for name, array in gradients.items()}
+    sizes = {name: float(array[np.isfinite(array)].max(initial=0.0)) for name, array in flat.items()}
     least = RESIDUE * max(sizes.values(), default=0.0)
     return {name: array for name, array in gradients.items() if sizes[name] > least}
 
@@ -316,7 +312,7 @@ def _without_residues(gradients: Mapping[str, Any]) -> dict[str, Any]:
 def _moved(before: Any, after: Any) -> Any:
     """Return elements that a step changed: of evenly drawn ones, or of all if few of these moved."""
     one, other = np.ravel(before), np.ravel(after)
-    for stride in dict.fromkeys((max(1, one.size // (8 * MOST)), 1)):
+    for stride in _strides(one):
         changed = other[::stride][one[::stride] != other[::stride]]
         if len(changed) >= MOST:
             break
@@ -325,19 +321,20 @@ def _moved(before: Any, after: Any) -> Any:
 
 def _is_narrow(array: Any) -> bool:
     values = np.ravel(np.asarray(array, np.float32))
-    for stride in dict.fromkeys((max(1, values.size // (8 * MOST)), 1)):
+    for stride in _strides(values):
         drawn = values[::stride]
         drawn = drawn[np.isfinite(drawn) & (np.abs(drawn) > TINY)]
         # Equal elements are one observation: a bias whose elements are all alike.
         distinct = np.unique(drawn[:: max(1, len(drawn) // MOST)])
         if len(distinct) >= LEAST:
             break
-    if len(distinct) < LEAST:
-        return False
-    return not bool((distinct.view(np.uint32) & np.uint32(2**LAST_BITS - 1)).any())
+    return len(distinct) >= LEAST and not _last_bits(distinct).any()
 
 
-def _have_digits(recipe: Any) -> bool:
-    """Return whether products with the betas have more digits than the other number: not with 0.5 or 0.875."""
-    betas = np.array([recipe.momentum, recipe.second_momentum], np.float32)
-    return bool((betas.view(np.uint32) & np.uint32(2**LAST_BITS - 1)).all())
+def _strides(values: Any) -> list[int]:
+    """Return the distances at which elements are drawn: evenly, and if that shows too little, all of them."""
+    return [*dict.fromkeys((max(1, values.size // (8 * MOST)), 1))]
+
+
+def _last_bits(values: Any) -> Any:
+    return np.asarray(values, np.float32).view(np.uint32) & np.uint32(2**LAST_BITS - 1)

@@ -20,7 +20,7 @@ The learning rates are compared with the recipe's schedule, which is written her
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -29,30 +29,31 @@ from .task import PlainLoss, Verified
 from .training import DROPOUT_STEPS, ISOLATION_STEPS, WITNESS_STEPS, Training, steps_after_window
 from .update_checks import Unexplained
 
+# The allowed deviations in FP32, and with products of fewer bits: of a loss, relative to it; of a loss that a known
+# mistake explains; and of a gradient that follows from the outputs, relative to its norm.
 EXACT, ROUNDED = (5e-4, 5e-5, 0.02), (0.03, 3e-3, 0.4)
-"""The allowed deviations in FP32, and with products of fewer bits.
-
-They are those of a loss, relative to it; of a loss that a known mistake explains; and of a gradient that follows from
-the outputs, relative to its norm.
-"""
-
-NOTICED = 0.1
-"""A known mistake explains a deviation if it leaves less than this part of it."""
-
-LOSS_TYPE = "float32"
-"""The type in which every built-in model computes its loss, from logits of the same type, in every precision."""
-
+NOTICED = 0.1  # a known mistake explains a deviation if it leaves less than this part of it
+LOSS_TYPE = "float32"  # of every built-in model's loss, and of the logits that it is computed from
+# The largest relative difference of losses that rounding explains, and so many times that of two equal steps is noise.
+# Dropout changes a sample's loss by some percent, and so the mean of 65 536 samples by some 1e-4: that four such losses
+# lie within the last bits of a number of FP32 has a chance below 1e-7.
 SAME, NOISE = 2.0**-22, 4.0
-"""The largest relative difference of losses that rounding explains, and so many times that of two equal steps is noise.
-
-Dropout changes a sample's loss by some percent, and so the mean of 65 536 samples by some 1e-4: that four such losses
-lie within the last bits of a number of FP32 has a chance below 1e-7.
-"""
+# A deviation of fewer standard errors, or of a smaller part of the recipe's decay, is no doubt; a decay must be known
+# within that part to be checked.
+STANDARD_ERRORS, PART = 6.0, 0.5
+OWN_GROUPS = {"classifier": "the classifier", "embedding": "the embedding"}
+DECAYED, UNDECAYED = "the other parameters that decay", "the parameters that do not decay"
+OFF = 1e-6  # the allowed deviation of a rate, relative to the recipe's
 
 
 def check_loss(training: Training, settings: Settings, batch: Sequence[Any] | None, alone: Any) -> Verified:
     """Check the loss of the last step that moved the weights by its own pass (``alone``). All ranks must call it."""
-    found = _check_types(getattr(alone, "loss_types", None))
+    types = getattr(alone, "loss_types", None)
+    found = Verified({"loss_types": None if types is None else dict(types)})
+    if types is None:
+        found.not_checked.append("types of logits and loss")
+    elif other := next((name for name, kind in types.items() if kind != LOSS_TYPE), None):
+        found.doubt("loss-type-differs", f"The {other} is computed in {types[other]}, not in {LOSS_TYPE}.")
     plain = None if batch is None or alone is None else training.task.plain_loss(settings, batch, alone)
     taken = training.losses()[settings.steps + WITNESS_STEPS - 1]
     if plain is not None:
@@ -73,26 +74,14 @@ def check_loss(training: Training, settings: Settings, batch: Sequence[Any] | No
             f"The loss of a step after the window is {taken:.6g}, but the recipe's formula gives {plain.loss:.6g} "
             f"for its batch: {reason}.",
         )
-    for name in plain.gradients if reason is None else ():
-        if name in alone.gradients:
-            gradient = plain.gradients[name]
-            off = np.asarray(alone.gradients[name], np.float64).reshape(gradient.shape) - gradient
-            part = float(np.linalg.norm(off) / (np.linalg.norm(gradient) or 1.0))
-            if part > limits[2]:
-                of = "from that of the recipe's loss on the same batch"
-                found.doubt("loss-differs", f"The gradient of {name} is off by {part:.0%} {of}.")
-    targets = None if reason is not None else plain.targets
-    found.data.update(loss=taken, loss_asked=plain.loss, targets_in_loss=targets)
-    return found
-
-
-def _check_types(types: Any) -> Verified:
-    if types is None:
-        return Verified({"loss_types": None}, not_checked=["types of logits and loss"])
-    found = Verified({"loss_types": dict(types)})
-    other = next((name for name, kind in types.items() if kind != LOSS_TYPE), None)
-    if other is not None:
-        found.doubt("loss-type-differs", f"The {other} is computed in {types[other]}, not in {LOSS_TYPE}.")
+    found.data.update(loss=taken, loss_asked=plain.loss, targets_in_loss=None if reason else plain.targets)
+    for name in [] if reason else [name for name in plain.gradients if name in alone.gradients]:
+        gradient = plain.gradients[name]
+        off = np.asarray(alone.gradients[name], np.float64).reshape(gradient.shape) - gradient
+        part = float(np.linalg.norm(off) / (np.linalg.norm(gradient) or 1.0))
+        if part > limits[2]:
+            of = "from that of the recipe's loss on the same batch"
+            found.doubt("loss-differs", f"The gradient of {name} is off by {part:.0%} {of}.")
     return found
 
 
@@ -112,8 +101,7 @@ def check_dropout(training: Training, settings: Settings) -> Verified:
     if not share:
         return Verified()
     losses = _still_losses(training, settings.steps + WITNESS_STEPS, [batch] * DROPOUT_STEPS)
-    found = Verified({"dropout_losses": losses})
-    largest = max(map(abs, losses))
+    found, largest = Verified({"dropout_losses": losses}), max(map(abs, losses))
     if not all(map(math.isfinite, losses)) or not largest:
         found.not_checked.append("dropout")
     elif max(losses) - min(losses) <= SAME * largest:
@@ -185,28 +173,11 @@ def binary_cross_entropy(logits: Any, labels: Any) -> PlainLoss:
 
 def halves(losses: Any) -> dict[str, float]:
     """Return the losses of a batch (batch, …) of which only a half counts."""
-    if len(losses) < 2:
-        return {}
     half = len(losses) // 2
+    halves = {"first": losses[:half], "second": losses[half:]} if half else {}
     return {
-        "it counts only the first half of the batch": float(losses[:half].mean()),
-        "it counts only the second half of the batch": float(losses[half:].mean()),
+        f"it counts only the {which} half of the batch": float(part.mean()) for which, part in halves.items()
     }
-
-
-STANDARD_ERRORS, PART = 6.0, 0.5
-"""A deviation of fewer standard errors, or of a smaller part of the recipe's decay, is no doubt.
-
-A decay must be known within that part to be checked.
-"""
-
-OWN_GROUPS = {"classifier": "the classifier", "embedding": "the embedding"}
-DECAYED, UNDECAYED = "the other parameters that decay", "the parameters that do not decay"
-
-
-class _Estimate(NamedTuple):
-    decay: float
-    error: float
 
 
 def check_decay(training: Training, settings: Settings, parameters: Mapping[str, Unexplained]) -> Verified:
@@ -220,24 +191,24 @@ def check_decay(training: Training, settings: Settings, parameters: Mapping[str,
     found = Verified({"decay": dict.fromkeys(sorted(groups))})
     for group, members in sorted(groups.items()):
         estimate = _estimate(members)
-        if estimate is None or not requested or STANDARD_ERRORS * estimate.error > PART * requested:
+        if estimate is None or not requested or STANDARD_ERRORS * estimate[1] > PART * requested:
             continue
-        found.data["decay"][group] = estimate.decay
-        expected = decay_of(settings, next(iter(members)))
-        if abs(estimate.decay - expected) > max(PART * requested, STANDARD_ERRORS * estimate.error):
-            sentence = f"The weight decay of {group} is {estimate.decay:.2g} instead of {expected:.2g}."
+        (decay, error), expected = estimate, decay_of(settings, next(iter(members)))
+        found.data["decay"][group] = decay
+        if abs(decay - expected) > max(PART * requested, STANDARD_ERRORS * error):
+            sentence = f"The weight decay of {group} is {decay:.2g} instead of {expected:.2g}."
             found.doubt("decay-differs", sentence)
     return found
 
 
-def _estimate(members: Mapping[str, Unexplained]) -> "_Estimate | None":
-    """Return the decay of a group: the mean of its parameters' estimates, weighted by their certainty.
+def _estimate(members: Mapping[str, Unexplained]) -> tuple[float, float] | None:
+    """Return the decay of a group, the mean of its parameters' weighted by their certainty, and its standard error.
 
     If they differ by more than their errors explain, the error of the mean is larger by that factor. An estimate's
     error is at least that by each element's residual without it (HC3: MacKinnon and White, "Some heteroskedasticity-
     consistent covariance matrix estimators", J. Econometrics 29, 1985).
     """
-    estimates: list[_Estimate] = []
+    estimates: list[tuple[float, float]] = []
     for weights, rest in members.values():
         square = float(weights @ weights)
         if len(weights) < 4 or not square > 0 or not bool(np.isfinite(rest).all()):
@@ -249,25 +220,21 @@ def _estimate(members: Mapping[str, Unexplained]) -> "_Estimate | None":
         without_it = left / np.maximum(1 - weights**2 / square, 1e-9)
         error = max(error, math.sqrt(float((weights * without_it) @ (weights * without_it))) / square)
         if error > 0:
-            estimates.append(_Estimate(decay, error))
+            estimates.append((decay, error))
     if not estimates:
         return None
-    certainty = sum(one.error**-2 for one in estimates)
-    decay = sum(one.decay * one.error**-2 for one in estimates) / certainty
-    spread = sum(((one.decay - decay) / one.error) ** 2 for one in estimates)
+    certainty = sum(error**-2 for _, error in estimates)
+    mean = sum(decay * error**-2 for decay, error in estimates) / certainty
+    spread = sum(((decay - mean) / error) ** 2 for decay, error in estimates)
     factor = math.sqrt(max(1.0, spread / max(1, len(estimates) - 1)))
-    return _Estimate(decay, factor / math.sqrt(certainty))
-
-
-OFF = 1e-6
-"""The allowed deviation of a rate, relative to the recipe's."""
+    return mean, factor / math.sqrt(certainty)
 
 
 def check_rates(training: Training, settings: Settings) -> Verified:
     """Report the rates of the first and the last measured step, and doubt a step with another rate."""
     recipe, rates = settings.recipe, training.rates[: settings.steps]
-    epoch_steps = training.epoch_samples / (settings.batch_per_device * training.ranks.place.world_size)
     found = Verified({"rates": {"first": rates[0], "last": rates[-1]}})
+    epoch_steps = training.epoch_samples / (settings.batch_per_device * training.ranks.place.world_size)
     for step, rate in enumerate(rates):
         expected = scheduled_rate(recipe, step, epoch_steps)
         if abs(rate - expected) > OFF * abs(recipe.learning_rate):

@@ -141,6 +141,10 @@ class Training(Backend):
         """Return every rank's ``values`` (64-bit), by rank. All ranks call it."""
         return self.ranks.gather(values)
 
+    def gather_one(self, value: int) -> list[int]:
+        """Return every rank's ``value``, by rank. All ranks call it."""
+        return [values[0] for values in self.gather([int(value)])]
+
     def mean_over_ranks(self, values: Sequence[float]) -> list[float]:
         """Return the mean over the ranks of each value. All ranks call it."""
         # Ranks exchange integers, so a number is sent as the bits of a double.

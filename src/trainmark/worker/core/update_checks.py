@@ -22,34 +22,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .optimizers import Moments, adam, clipping
+from .optimizers import Moments, adam, clipping, direction_of
 from .settings import LAMB, AdamRecipe, Settings
 from .task import Verified
 from .training import Training
 
-SAMPLED, ELEMENTS = 32, 4096
-"""The sampled elements of each parameter, and those where gradients need not be exchanged."""
-
-ROUNDING = 2.0**-24
-"""The rounding of FP32, relative to the value."""
-
-EXACT, ROUNDED = (0.02, 0.1), (0.25, 0.6)
-"""How far the fitted factors, and the residual, may be off: in FP32, and with rounded products."""
-
+SAMPLED, ELEMENTS = 32, 4096  # elements of each parameter, if gradients must be exchanged, and if not
+ROUNDING = 2.0**-24  # of FP32, relative to the value
+EXACT, ROUNDED = (0.02, 0.1), (0.25, 0.6)  # how far factors and residual may be off, in FP32 and if rounded
+# A rate or momentum that deviates by NOTICEABLE explains the update if it leaves less than this part of the rest:
+# two computations of a gradient in 16 bits differ by noise, which makes the fitted rate too small.
 EXPLAINED, NOTICEABLE = 0.5, 0.01
-"""A rate or momentum that deviates by ``NOTICEABLE`` explains the update if it leaves less than this part of the rest.
-
-Two computations of a gradient in 16 bits differ by noise, which makes the fitted rate too small.
-"""
-
-FINEST, FEWEST = 1e-4, 16
-"""The part of an update that two gradients in 16 bits leave at least; two factors fit fewer elements by chance."""
-
+FINEST = 1e-4  # the part of an update that two gradients in 16 bits leave at least
+FEWEST = 16  # elements: two factors fit fewer by chance
+# Allowed deviations of a decay, and of a trust ratio: weights and moments are of FP32, whatever the products.
 UNSEEN_DECAY, TRUST_OFF = 0.005, 0.02
-"""The allowed deviations of a decay, and of a trust ratio: weights and moments are of FP32, whatever the products."""
-
-OBSERVABLE = 100 * ROUNDING
-"""An update that is smaller, in parts of the weights, is too near to FP32's rounding to tell its factor."""
+OBSERVABLE = (
+    100 * ROUNDING
+)  # a smaller update, in parts of the weights, is too near to rounding to tell its factor
 
 
 def sampled(arrays: Mapping[str, Any], name: str, elements: int = SAMPLED) -> Any:
@@ -118,7 +108,7 @@ def check_update(step: WitnessedStep) -> tuple[Verified, dict[str, Unexplained]]
     found.data.update(learning_rate=None, momentum=None, residual=None)
     unexplained: dict[str, Unexplained] = {}
     if isinstance(recipe, AdamRecipe):
-        reason = _Adaptive(step, recipe).solve(found.data, unexplained)
+        reason = _solve_adaptive(step, recipe, found.data, unexplained)
     else:
         reason = _solve_descent(step, found.data, unexplained)
     if reason is not None:
@@ -127,9 +117,9 @@ def check_update(step: WitnessedStep) -> tuple[Verified, dict[str, Unexplained]]
     return found, unexplained
 
 
-def _summed(step: WitnessedStep, times: float, off: float) -> str | None:
+def _summed(step: WitnessedStep, times: float) -> str | None:
     """Return the reason for a doubt if gradients count ``times`` as a sum over the ranks does."""
-    if step.ranks > 1 and abs(times / step.ranks - 1) <= off:
+    if step.ranks > 1 and abs(times / step.ranks - 1) <= (EXACT if step.exact else ROUNDED)[0]:
         return f"the gradients of the {step.ranks} ranks are summed instead of averaged"
     return None
 
@@ -145,9 +135,10 @@ def _solve_descent(
         before, between, after, gradients = _elements(step, name, ELEMENTS)
         rest = (between - after - requested * (before - between)) / step.rate - gradients
         unexplained[name] = Unexplained(between, rest)
-    terms, decays, update, accuracy = _equations(step)
-    if not len(update):
+    equations = _equations(step)
+    if not equations:
         return None
+    terms, decays, update, accuracy = (np.concatenate(column) for column in zip(*equations))
     (of_velocity, rate), *_ = np.linalg.lstsq(terms * accuracy[:, None], update * accuracy, rcond=None)
 
     def left(*factors: float, weight: Any = accuracy) -> float:
@@ -182,18 +173,18 @@ def _elements(step: WitnessedStep, name: str, most: int) -> tuple[Any, Any, Any,
     assert step.mean is not None
     elements = most if step.ranks == 1 else SAMPLED
     before, between, after = (sampled(weights, name, elements) for weights in step.weights)
-    whole = elements > SAMPLED
-    gradients = sampled(step.alone.gradients, name, elements) if whole else step.mean[name]
+    gradients = sampled(step.alone.gradients, name, elements) if elements > SAMPLED else step.mean[name]
     return before, between, after, gradients
 
 
-def _equations(step: WitnessedStep) -> tuple[Any, Any, Any, Any]:
-    """Return the terms of the update: velocity and gradient (n, 2), ``_more_decay``'s columns, the update (n,).
+def _equations(step: WitnessedStep) -> list[tuple[Any, Any, Any, Any]]:
+    """Return the equations of each parameter, divided by the size of its update.
 
-    Each parameter's rows are divided by the size of its update. The last array (n,) is their accuracy, 1 in FP32:
-    a gradient in 16 bits is noise in some layers and nearly exact in the classifier's bias.
+    They are the terms of the update, velocity and gradient (n, 2), ``_more_decay``'s columns (n, 2), the update (n,),
+    and the accuracy (n,), 1 in FP32: a gradient in 16 bits is noise in some layers and nearly exact in the
+    classifier's bias.
     """
-    rows = [(np.zeros((0, 2)), np.zeros((0, 2)), np.zeros(0), np.zeros(0))]
+    found = []
     for name in step.names:
         before, weights, after, gradients = _elements(step, name, SAMPLED if step.exact else ELEMENTS)
         size = _size(weights - after)
@@ -208,9 +199,8 @@ def _equations(step: WitnessedStep) -> tuple[Any, Any, Any, Any]:
             # The inverse of what the parameter's own best factors leave of its update.
             factors, *_ = np.linalg.lstsq(terms, update, rcond=None)
             accuracy = 1 / max(_part_left(update, terms @ factors), FINEST)
-        rows.append((terms, decays, update, np.full(len(update), accuracy)))
-    terms, decays, update, accuracies = (np.concatenate(column) for column in zip(*rows))
-    return terms, decays, update, accuracies
+        found.append((terms, decays, update, np.full(len(update), accuracy)))
+    return found
 
 
 def _descent_differs(
@@ -218,8 +208,7 @@ def _descent_differs(
 ) -> str:
     """Return why the update differs; its rate is ``times`` the requested one, another one from ``least`` on."""
     requested = step.settings.recipe.momentum
-    summed = _summed(step, times, (EXACT if step.exact else ROUNDED)[0])
-    if summed is not None:
+    if (summed := _summed(step, times)) is not None:
         return summed
     if momentum is not None and abs(times - 1) <= least < abs(momentum - requested):
         return f"the momentum is {momentum:.3g} instead of {requested:.3g}"
@@ -235,148 +224,160 @@ def _more_decay(terms: Any, decays: Any, update: Any, residual: float) -> float 
     """
     whole = np.concatenate([terms, decays], axis=1)
     factors, *_ = np.linalg.lstsq(whole, update, rcond=None)
-    left = update - whole @ factors
-    if not factors[1] or float(np.sqrt((left @ left) / (update @ update))) >= EXPLAINED * residual:
+    if not factors[1] or _part_left(update, whole @ factors) >= EXPLAINED * residual:
         return None
     more = max(factors[2:] / factors[1], key=abs)
     return float(more) if abs(more) >= UNSEEN_DECAY else None
 
 
-class _Adaptive:
-    """A step of an adaptive optimizer: Adam, AdamW or LAMB."""
+def _solve_adaptive(
+    step: WitnessedStep, recipe: AdamRecipe, found: dict[str, Any], unexplained: dict[str, Unexplained]
+) -> str | None:
+    """Add what a step of Adam, AdamW or LAMB shows to ``found``; return why it differs, or None."""
+    (moments, later), mean = step.moments, step.mean
+    ratios: dict[str, float] = {}
+    trusted = None
+    if step.moves and recipe.optimizer == LAMB and later is not None:
+        ratios, found["trust_ratio_off"], trusted = _trusted(step, recipe, later)
+    if moments is None or later is None or mean is None:
+        return trusted
+    # What a lazy optimizer leaves alone has a gradient of 0.
+    is_lazy = step.training.task.is_lazy
+    requested_of = {
+        name: mean[name] != 0 if is_lazy(step.settings, name) else np.ones_like(mean[name], bool)
+        for name in step.names
+    }
+    factor = _gradients_count(recipe.momentum, mean, requested_of, moments, later)
+    clipped = recipe.clip_norm is not None
+    if factor is None and (clipped or not any(gradients.any() for gradients in mean.values())):
+        return None
+    clip = _clip(step, recipe, factor or 0.0, moments, later)
+    factor = factor / clip if factor is not None and clip > 0 else factor
+    terms, updates = [], []
+    for name, own in requested_of.items():
+        _, weights, after = (sampled(arrays, name) for arrays in step.weights)
+        ratio = ratios.get(name, 1.0)
+        past = sampled(moments.first, name), sampled(moments.second, name)
+        direction, _, _ = adam(mean[name] * clip, *past, moments.steps + 1, recipe)
+        term = direction + step.decay(name) * weights
+        moved = (weights - after) / (step.rate * ratio)
+        unexplained[name] = Unexplained(weights[own], (moved - direction)[own])
+        terms.append((term * ratio)[own])
+        updates.append((weights - after)[own])
+    term, update = np.concatenate(terms), np.concatenate(updates)
+    if not term.any() or not update.any():
+        return None
+    rate = float(update @ term / (term @ term))
+    residual = _part_left(update, rate * term)
+    explains = residual < EXPLAINED * _part_left(update, step.rate * term)
+    found.update(learning_rate=rate, residual=residual, gradient_factor=factor)
+    if clipped:
+        found["clip_factor"] = clip
+    # That a ratio is missing says more than what it makes of rate and residual.
+    return trusted or _adaptive_differs(step, 1.0 if factor is None else factor, rate, residual, explains)
 
-    def __init__(self, step: WitnessedStep, recipe: AdamRecipe) -> None:
-        self._step, self._recipe = step, recipe
 
-    def solve(self, found: dict[str, Any], unexplained: dict[str, Unexplained]) -> str | None:
-        """Add what the step shows to ``found``, and the rest of its update; return why it differs, or None."""
-        step, recipe = self._step, self._recipe
-        (moments, later), mean = step.moments, step.mean
-        ratios: dict[str, float] = {}
-        trusted = None
-        if step.moves and recipe.optimizer == LAMB and later is not None:
-            ratios, found["trust_ratio_off"], trusted = self._trusted(later)
-        if moments is None or later is None or mean is None:
-            return trusted
-        # What a lazy optimizer leaves alone has a gradient of 0.
-        is_lazy = step.training.task.is_lazy
-        requested_of = {
-            name: mean[name] != 0 if is_lazy(step.settings, name) else np.ones_like(mean[name], bool)
-            for name in step.names
-        }
-        factor = self._gradients_count(mean, requested_of, moments, later)
-        clipped = recipe.clip_norm is not None
-        if factor is None and (clipped or not any(gradients.any() for gradients in mean.values())):
-            return None
-        clip = self._clip(factor or 0.0, moments, later)
-        factor = factor / clip if factor is not None and clip > 0 else factor
-        terms, updates = [], []
-        for name, own in requested_of.items():
-            _, weights, after = (sampled(arrays, name) for arrays in step.weights)
-            ratio = ratios.get(name, 1.0)
-            past = sampled(moments.first, name), sampled(moments.second, name)
-            direction, _, _ = adam(mean[name] * clip, *past, moments.steps + 1, recipe)
-            term = direction + step.decay(name) * weights
-            moved = (weights - after) / (step.rate * ratio)
-            unexplained[name] = Unexplained(weights[own], (moved - direction)[own])
-            terms.append((term * ratio)[own])
-            updates.append((weights - after)[own])
-        term, update = np.concatenate(terms), np.concatenate(updates)
-        if not term.any() or not update.any():
-            return None
-        rate = float(update @ term / (term @ term))
-        residual = _part_left(update, rate * term)
-        explains = residual < EXPLAINED * _part_left(update, step.rate * term)
-        found.update(learning_rate=rate, residual=residual, gradient_factor=factor)
-        if clipped:
-            found["clip_factor"] = clip
-        # That a ratio is missing says more than what it makes of rate and residual.
-        return trusted or self._what_is_wrong(1.0 if factor is None else factor, rate, residual, explains)
+def _clip(step: WitnessedStep, recipe: AdamRecipe, factor: float, moments: Moments, later: Moments) -> float:
+    """Return by what the mean of all ranks' gradients was to be clipped, if it counts ``factor`` times.
 
-    def _clip(self, factor: float, moments: Moments, later: Moments) -> float:
-        """Return by what the mean of all ranks' gradients was to be clipped, if it counts ``factor`` times.
+    Of several ranks none knows the norm of the mean. It is then that of what went into the first moment, divided by
+    the factor. Of a model that is observed by rows that norm is not known, and the factor is believed, up to 1.
+    """
+    norm, retained = recipe.clip_norm, recipe.momentum
+    if step.ranks == 1:
+        return clipping(step.alone.gradients, recipe, getattr(step.alone, "norm", None))
+    if norm is None:
+        return 1.0
+    if step.training.sampled_share() < 1:
+        return min(factor, 1.0)
+    past = np.float32(retained)
+    given = [np.ravel(later.first[name] - past * moments.first[name]) for name in step.names]
+    size = float(np.sqrt(sum(float(values @ values) for values in given))) / (1 - retained)
+    return min(1.0, norm * factor / size) if size and factor > 0 else 1.0
 
-        Of several ranks none knows the norm of the mean. It is then that of what went into the first moment, divided by
-        the factor. Of a model that is observed by rows that norm is not known, and the factor is believed, up to 1.
-        """
-        step, norm, retained = self._step, self._recipe.clip_norm, self._recipe.momentum
-        if step.ranks == 1:
-            return clipping(step.alone.gradients, self._recipe, getattr(step.alone, "norm", None))
-        if norm is None:
-            return 1.0
-        if step.training.sampled_share() < 1:
-            return min(factor, 1.0)
-        past = np.float32(retained)
-        given = [np.ravel(later.first[name] - past * moments.first[name]) for name in step.names]
-        size = float(np.sqrt(sum(float(values @ values) for values in given))) / (1 - retained)
-        return min(1.0, norm * factor / size) if size and factor > 0 else 1.0
 
-    def _gradients_count(
-        self, mean: Mapping[str, Any], requested_of: Mapping[str, Any], moments: Moments, later: Moments
-    ) -> float | None:
-        """Return how many times the gradients went into the first moment; None if all are below its rounding.
+def _gradients_count(
+    retained: float, mean: Mapping[str, Any], own_of: Mapping[str, Any], moments: Moments, later: Moments
+) -> float | None:
+    """Return how many times the gradients went into the first moment; None if all are below its rounding.
 
-        A batch that is learned by heart leaves gradients that are smaller than the rounding of the moments.
-        """
-        retained = self._recipe.momentum
-        added, expected = [], []
-        for name, own in requested_of.items():
-            size, past = _size(mean[name]), sampled(moments.first, name)
-            if size * (1 - retained) > OBSERVABLE * _size(past):
-                gained = sampled(later.first, name) - retained * past
-                added.append(gained[own] / (1 - retained) / size)
-                expected.append(mean[name][own] / size)
-        if not added:
-            return None
-        given, real = np.concatenate(added), np.concatenate(expected)
-        return float(given @ real / (real @ real))
+    A batch that is learned by heart leaves gradients that are smaller than the rounding of the moments.
+    """
+    added, expected = [], []
+    for name, own in own_of.items():
+        size, past = _size(mean[name]), sampled(moments.first, name)
+        if size * (1 - retained) > OBSERVABLE * _size(past):
+            gained = sampled(later.first, name) - retained * past
+            added.append(gained[own] / (1 - retained) / size)
+            expected.append(mean[name][own] / size)
+    if not added:
+        return None
+    given, real = np.concatenate(added), np.concatenate(expected)
+    return float(given @ real / (real @ real))
 
-    def _what_is_wrong(self, factor: float, rate: float, residual: float, explains: bool) -> str | None:
-        """Return why the update differs; the gradients count ``factor`` times.
 
-        ``explains``: the fitted rate leaves much less unexplained than the requested one.
-        """
-        step, requested = self._step, self._step.rate
-        off, most_left = EXACT if step.exact else ROUNDED
-        summed = _summed(step, factor, off)
-        if summed is not None:
-            return summed
-        if step.ranks > 1 and abs(factor * step.ranks - 1) <= off:
-            return f"the mean of the {step.ranks} ranks' gradients is divided by {step.ranks} once more"
-        if abs(factor - 1) > off:
-            return f"the gradients count {factor:.3g} times"
-        if abs(rate / requested - 1) > (NOTICEABLE if explains else off):
-            return f"the learning rate is {rate:.3g} and not {requested:.3g}"
-        return f"{residual:.0%} of it is something else" if residual > most_left else None
+def _adaptive_differs(
+    step: WitnessedStep, factor: float, rate: float, residual: float, explains: bool
+) -> str | None:
+    """Return why the update differs; the gradients count ``factor`` times.
 
-    def _trusted(self, later: Moments) -> tuple[dict[str, float], float | None, str | None]:
-        """Return the trust ratios, how far the worst is off, in parts, and the reason for a doubt, if there is one.
+    ``explains``: the fitted rate leaves much less unexplained than the requested one.
+    """
+    off, most_left = EXACT if step.exact else ROUNDED
+    if (summed := _summed(step, factor)) is not None:
+        return summed
+    if step.ranks > 1 and abs(factor * step.ranks - 1) <= off:
+        return f"the mean of the {step.ranks} ranks' gradients is divided by {step.ranks} once more"
+    if abs(factor - 1) > off:
+        return f"the gradients count {factor:.3g} times"
+    if abs(rate / step.rate - 1) > (NOTICEABLE if explains else off):
+        return f"the learning rate is {rate:.3g} and not {step.rate:.3g}"
+    return f"{residual:.0%} of it is something else" if residual > most_left else None
 
-        Of the drawn elements of each parameter, what of the direction it moved by is compared with its ratio.
-        """
-        step, recipe = self._step, self._recipe
-        _, before, after = step.weights
-        ratios: dict[str, float] = {}
-        factors: dict[str, float] = {}
-        for name in step.names:
-            decay, weights = step.decay(name), sampled(before, name)
-            ratios[name] = trust_ratio(before[name], later, name, decay, recipe)
-            moved = weights - sampled(after, name)
-            if not decay or not _size(moved) > OBSERVABLE * _size(weights):
-                continue
-            moments = sampled(later.first, name), sampled(later.second, name)
-            term = _direction(*moments, later.steps, recipe) + decay * weights
-            factors[name] = float(moved @ term) / float(term @ term) / step.rate if term.any() else 0.0
-        if not factors:
-            return ratios, None, None
-        offs = {name: abs(factor / ratios[name] - 1) for name, factor in factors.items()}
-        worst = max(offs, key=lambda name: offs[name])
-        wrong = sum(off > TRUST_OFF for off in offs.values())
-        reason = (
-            f"the trust ratio of {wrong} of {len(offs)} parameters is another than LAMB's, "
-            f"{factors[worst]:.3g} and not {ratios[worst]:.3g} in {worst}"
-        )
-        return ratios, offs[worst], reason if wrong else None
+
+def _trusted(
+    step: WitnessedStep, recipe: AdamRecipe, later: Moments
+) -> tuple[dict[str, float], float | None, str | None]:
+    """Return the trust ratios, how far the worst is off, in parts, and the reason for a doubt, if there is one.
+
+    Of the drawn elements of each parameter, what of the direction it moved by is compared with its ratio.
+    """
+    _, before, after = step.weights
+    ratios: dict[str, float] = {}
+    factors: dict[str, float] = {}
+    for name in step.names:
+        decay, weights = step.decay(name), sampled(before, name)
+        ratios[name] = _trust_ratio(before[name], later, name, decay, recipe)
+        moved = weights - sampled(after, name)
+        if not decay or not _size(moved) > OBSERVABLE * _size(weights):
+            continue
+        moments = sampled(later.first, name), sampled(later.second, name)
+        term = direction_of(*moments, later.steps, recipe) + decay * weights
+        factors[name] = float(moved @ term) / float(term @ term) / step.rate if term.any() else 0.0
+    if not factors:
+        return ratios, None, None
+    offs = {name: abs(factor / ratios[name] - 1) for name, factor in factors.items()}
+    worst = max(offs, key=lambda name: offs[name])
+    wrong = sum(off > TRUST_OFF for off in offs.values())
+    reason = (
+        f"the trust ratio of {wrong} of {len(offs)} parameters is another than LAMB's, "
+        f"{factors[worst]:.3g} and not {ratios[worst]:.3g} in {worst}"
+    )
+    return ratios, offs[worst], reason if wrong else None
+
+
+def _trust_ratio(weights: Any, moments: Moments, name: str, decay: float, recipe: AdamRecipe) -> float:
+    """Return by what LAMB multiplies the direction of a whole parameter, from the ``moments`` after the step.
+
+    You et al., https://arxiv.org/abs/1904.00962; 1 of what does not decay, as in the authors' program.
+    """
+    if not decay:
+        return 1.0
+    both = moments.first[name], moments.second[name]
+    own, first, second = (np.asarray(values, np.float32).ravel() for values in (weights, *both))
+    direction = direction_of(first, second, moments.steps, recipe) + np.float32(decay) * own
+    norms = float(np.linalg.norm(own)), float(np.linalg.norm(direction))
+    return norms[0] / norms[1] if all(norms) else 1.0
 
 
 def _size(values: Any) -> float:
@@ -388,23 +389,3 @@ def _part_left(update: Any, explained: Any) -> float:
     """Return the size of what ``explained`` leaves of the update, as a part of the update's."""
     left = update - explained
     return math.sqrt(float(left @ left) / float(update @ update))
-
-
-def trust_ratio(weights: Any, moments: Moments, name: str, decay: float, recipe: AdamRecipe) -> float:
-    """Return by what LAMB multiplies the direction of a whole parameter, from the ``moments`` after the step.
-
-    You et al., https://arxiv.org/abs/1904.00962; 1 of what does not decay, as in the authors' program.
-    """
-    if not decay:
-        return 1.0
-    both = moments.first[name], moments.second[name]
-    own, first, second = (np.asarray(values, np.float32).ravel() for values in (weights, *both))
-    direction = _direction(first, second, moments.steps, recipe) + np.float32(decay) * own
-    norms = float(np.linalg.norm(own)), float(np.linalg.norm(direction))
-    return norms[0] / norms[1] if all(norms) else 1.0
-
-
-def _direction(first: Any, second: Any, steps: int, recipe: AdamRecipe) -> Any:
-    """Return Adam's direction, from the moments after the step."""
-    corrected = second / (1 - recipe.second_momentum**steps)
-    return first / (1 - recipe.momentum**steps) / (np.sqrt(corrected) + recipe.epsilon)
