@@ -1,9 +1,9 @@
-"""Measurements after the window: the device's peaks, each rank's own pass, and the exchange of gradients.
+"""Measurements after the window: a profile, the device's peaks, each rank's own pass, and the exchange of gradients.
 
 The peak is the rate of one large product of two square matrices, in the type of the run's computation, with the
 framework's own product, on the run's own device and on all ranks at once; it is not taken from a data sheet. The memory
 bandwidth is measured in the same way, by adding one long array to another. The task defines the operations of a sample,
-by named conventions (``Task.operations``). All of this runs after the window.
+by named conventions (``Task.operations``).
 
 In a step every rank waits for the slowest one in the exchange of the gradients, so that all seem equally slow. Here all
 ranks pass their batches forward and backward at the same time, without an exchange; then an all-reduce of the
@@ -24,23 +24,24 @@ from .settings import Settings
 from .task import floor_of, share_of_floor
 from .training import Training
 
+# Rows and columns, tried in order; large enough to measure the device and not the launch of its work.
 SIZES: Mapping[str, tuple[int, ...]] = {"cuda": (8192,), "cpu": (768, 2048, 4096)}
-"""Rows and columns, tried in order; large enough to measure the device and not the launch of its work."""
-
-VALUES: Mapping[str, int] = {"cuda": 2**28, "cpu": 2**25}
-"""The number of 4-byte values in each of the two arrays that are added; too many for any cache."""
-
-AT_ONCE: Mapping[str, int] = {"cuda": 10, "cpu": 1}
-"""The number of products or sums launched before waiting for the device."""
-
-LONGEST_S, ROUNDS = 0.1, 5
-"""A larger product is tried only if it takes at most this long at the rate so far; the fastest round counts."""
-
-VALUE_BYTES: Mapping[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2}
-"""The size of a value by the type of a run's computation."""
-
+VALUES = {
+    "cuda": 2**28,
+    "cpu": 2**25,
+}  # of four bytes, in each of the two arrays that are added: too many for a cache
+AT_ONCE = {"cuda": 10, "cpu": 1}  # the products or sums launched before waiting for the device
+LONGEST_S = 0.1  # a larger product is tried only if it takes at most this long at the rate so far
+ROUNDS = 5  # of which the fastest counts
+VALUE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}  # by the type of a run's computation
+# The spans in a trace: around all profiled steps, the device idle at both ends, and around each fetch of a batch.
 PROFILED_STEPS, PROFILED_FETCH = "trainmark.steps", "trainmark.data"
-"""The spans in a trace: around all profiled steps, the device idle at both ends, and around each fetch of a batch."""
+BLOCKS, BLOCK_S, MOST = (
+    3,
+    0.1,
+    10,
+)  # blocks, whose median counts, their approximate length, and their most passes
+LONG_STEP_S = 1.0  # from such a step on, one block of one pass must be enough
 
 
 def profile_steps(training: Training, settings: Settings) -> dict[str, Any]:
@@ -50,10 +51,9 @@ def profile_steps(training: Training, settings: Settings) -> dict[str, Any]:
     for a framework without a profiler.
     """
     assert settings.events is not None
-    folder = Path(settings.events).parent / "trace"
     rank = training.ranks.place.rank
     # Other ranks' traces are not read.
-    folder = folder if rank == 0 else Path(mkdtemp(prefix="trainmark-trace-"))
+    folder = Path(mkdtemp(prefix="trainmark-trace-")) if rank else Path(settings.events).parent / "trace"
     folder.mkdir(exist_ok=True)
     profiler = training.profiling(folder)
     if profiler is None:
@@ -86,35 +86,26 @@ def find_peak(training: Training, device: str) -> tuple[float, int] | None:
     None if the worker has no product, or the device too little memory for it.
     """
     best: tuple[float, int] | None = None
-    count = AT_ONCE.get(device, 1)
     for size in SIZES.get(device, SIZES["cpu"]):
         operations = 2.0 * size**3
         if best is not None and operations / best[0] > LONGEST_S:
             break
-        seconds = _fastest(lambda: training.products(size), count)  # noqa: B023 - it is called at once
-        if seconds is None:
+        per_s = _most_per_s(training.products, size, device)
+        if per_s is None:
             break
-        rate = operations * count / seconds
-        if best is None or rate > best[0]:
-            best = rate, size
+        best = max(best or (0.0, 0), (operations * per_s, size))
     return best
 
 
-def find_bandwidth(training: Training, device: str) -> float | None:
-    """Return the bytes per second that this rank's device reads and writes; None as in ``find_peak``."""
-    values, count = VALUES.get(device, VALUES["cpu"]), AT_ONCE.get(device, 1)
-    seconds = _fastest(lambda: training.sums(values), count)
-    return None if seconds is None else 3 * 4 * values * count / seconds
-
-
-def _fastest(probe: Callable[[], Callable[[int], None] | None], count: int) -> float | None:
-    """Return the seconds of the fastest of some rounds of ``count`` calls of the probe's work; None if it fails."""
+def _most_per_s(probe: Callable[[int], Callable[[int], None] | None], size: int, device: str) -> float | None:
+    """Return the calls per second of the probe's work in the fastest of some rounds; None if it fails."""
+    count = AT_ONCE.get(device, 1)
     try:
-        times = probe()
+        times = probe(size)
         if times is None:
             return None
         times(1)
-        return min(_blocks(times, count, ROUNDS)) / 1e9
+        return count * 1e9 / min(_blocks(times, count, ROUNDS))
     except Exception:
         # Most likely the model leaves too little memory. An unknown peak does not affect the run.
         return None
@@ -142,11 +133,13 @@ def share_of_peak(training: Training, settings: Settings, samples_per_s: float) 
     computed, device = training.expected().compute_dtype, training.facts().device
     pieces = training.task.pieces(settings, VALUE_BYTES.get(computed, 4))
     training.barrier()
-    own = find_peak(training, device)
+    peak, size = find_peak(training, device) or (0.0, 0)
     training.barrier()
-    moved = find_bandwidth(training, device) if own and pieces else None
-    found = training.gather([round(own[0]), own[1], round(moved or 0)] if own else [0, 0, 0])
-    peaks, sizes, rates = ([values[index] for values in found] for index in range(3))
+    values = VALUES.get(device, VALUES["cpu"])
+    sums_per_s = _most_per_s(training.sums, values, device) if peak and pieces else None
+    # Each value is read from both arrays, and written to one.
+    found = training.gather([round(peak), size, round(3 * 4 * values * (sums_per_s or 0.0))])
+    peaks, sizes, rates = map(list, zip(*found))
     known = {"operations_per_sample": operations}
     if not all(peaks):
         return {"peak_operations_per_s": None, "peak_of": None, "peak_type": None, **known, "mfu": {}}
@@ -162,13 +155,14 @@ def share_of_peak(training: Training, settings: Settings, samples_per_s: float) 
         return data
     if not all(rates):
         return {**data, "peak_bytes_per_s": None, **share_of_floor(None, 0.0)}
-    data |= {
-        "peak_bytes_per_s": rates,
-        "peak_bytes_of": f"sum of two rows of {VALUES.get(device, VALUES['cpu'])} values, float32",
-        "peak_bytes_type": "float32",
-    }
     floor = max(floor_of(pieces, ops, rate) for ops, rate in zip(peaks, rates))
-    return {**data, **share_of_floor(floor, settings.batch_per_device * len(found) / samples_per_s)}
+    return {
+        **data,
+        "peak_bytes_per_s": rates,
+        "peak_bytes_of": f"sum of two rows of {values} values, float32",
+        "peak_bytes_type": "float32",
+        **share_of_floor(floor, settings.batch_per_device * len(found) / samples_per_s),
+    }
 
 
 def shares_of(operations: Mapping[str, float], samples_per_s: float, peak: float) -> dict[str, Any]:
@@ -180,13 +174,6 @@ def shares_of(operations: Mapping[str, float], samples_per_s: float, peak: float
     return {"mfu": {}, "mfu_unknown": f"the measured peak is too low: the run did {worst:.3g} times as much"}
 
 
-BLOCKS, BLOCK_S, MOST, LONG_STEP_S = 3, 0.1, 10, 1.0
-"""The number of blocks, whose median counts, the approximate seconds of a block, and its largest number of passes.
-
-From a step of ``LONG_STEP_S`` seconds on, one block of one pass must be enough.
-"""
-
-
 def time_in_isolation(training: Training, step_s: float) -> dict[str, Any]:
     """Return ``apart`` of the last event, by rank; empty for a single rank. All ranks must call it.
 
@@ -194,7 +181,6 @@ def time_in_isolation(training: Training, step_s: float) -> dict[str, Any]:
     """
     if training.ranks.place.world_size == 1:
         return {}
-    times = max(1, min(MOST, int(BLOCK_S / step_s)))
     size = 0
 
     def pass_alone() -> Callable[[], None] | None:
@@ -210,28 +196,28 @@ def time_in_isolation(training: Training, step_s: float) -> dict[str, Any]:
         size, reduce = training.all_reduce() or (0, None)
         return reduce
 
-    blocks = BLOCKS if step_s < LONG_STEP_S else 1
-    passes = _on_all(training, pass_alone, times, blocks)
-    seconds = _on_all(training, exchange, times, blocks)
+    passes = _on_all(training, pass_alone, step_s)
+    seconds = _on_all(training, exchange, step_s)
     return {"apart": {"pass_s": passes, "all_reduce_s": seconds, "all_reduce_bytes": size or None}}
 
 
 def _on_all(
-    training: Training, offered: Callable[[], Callable[[], None] | None], times: int, count: int
+    training: Training, offered: Callable[[], Callable[[], None] | None], step_s: float
 ) -> list[float] | None:
     """Return each rank's seconds for one call of its function; None if a rank has no function."""
+    times, blocks = max(1, min(MOST, int(BLOCK_S / step_s))), BLOCKS if step_s < LONG_STEP_S else 1
     try:
         call = offered()
     except Exception:
         # Most likely the model leaves too little memory for it. An unknown value does not affect the run.
         call = None
-    if not all(values[0] for values in training.gather([int(call is not None)])):
+    if not all(training.gather_one(call is not None)):
         return None
     assert call is not None
     training.barrier()
     try:
-        own = max(1, round(median(_blocks(repeated(call, training.synchronize), times, count)) / times))
+        own = max(1, round(median(_blocks(repeated(call, training.synchronize), times, blocks)) / times))
     except Exception:
         own = 0
-    found = [values[0] / 1e9 for values in training.gather([own])]
-    return found if all(found) else None
+    found = training.gather_one(own)
+    return [nanoseconds / 1e9 for nanoseconds in found] if all(found) else None

@@ -18,35 +18,23 @@ from .settings import Settings
 from .task import Verified
 from .training import Training
 
-ROWS, VALUES = 16, 64
-"""The samples of each batch that are compared, and the values of each array of a row that show whether it is a copy."""
-
-SAMPLES, LEAST_BATCHES, MOST_BATCHES = 64, 5, 16
-"""The samples to compare after the window, and the fewest and most batches that are fetched for them."""
-
-IMPROBABLE = 1e-6
-"""A chance below this is no coincidence."""
-
+ROWS, VALUES = 16, 64  # the compared samples of a batch, and values of each array of a row that show a copy
+SAMPLES, LEAST_BATCHES, MOST_BATCHES = (
+    64,
+    5,
+    16,
+)  # to compare after the window, and the batches fetched for them
+IMPROBABLE = 1e-6  # a chance below this is no coincidence
+# The share of distinct samples, of those expected in a shuffled order, below which a run repeats its samples. Samples
+# drawn with replacement, the worst case of a correct loader, have 0.63.
 FEW_DISTINCT = 0.5
-"""The share of distinct samples, of those expected in a shuffled order, below which a run repeats its samples.
-
-Samples drawn with replacement, the worst case of a correct loader, have 0.63.
-"""
-
+# The share of samples that follow their predecessor in the list, from which on the order is not shuffled. If it is, it
+# is 1 / n for n samples; several loader processes that take turns lower it by a few percent.
 IN_ORDER = 0.5
-"""The share of samples that follow their predecessor in the list, from which on the order is not shuffled.
-
-In a shuffled order it is 1 / n for n samples; several loader processes that take turns lower it by a few percent.
-"""
-
+# The share of rows that equal another row of their batch, from which on batches are filled with copies. Samples drawn
+# with replacement from four batches' worth, the worst case of a correct loader, have 0.12.
 COPIES = 0.3
-"""The share of rows that equal another row of their batch from which on batches are filled with copies.
-
-Samples drawn with replacement from four batches' worth, the worst case of a correct loader, have 0.12.
-"""
-
-SHARED = 0.5
-"""The share of the compared samples that two ranks may have in common."""
+SHARED = 0.5  # the share of the compared samples that two ranks may have in common
 
 
 def survey_samples(
@@ -56,8 +44,15 @@ def survey_samples(
 
     All ranks must call it.
     """
-    found, survey = [batch for batch in batches if batch is not None], Verified()
-    if not settings.synthetic and found:
+    found, survey, is_read = (
+        [batch for batch in batches if batch is not None],
+        Verified(),
+        not settings.synthetic,
+    )
+    ranks = training.ranks.place.world_size
+    # An epoch in batches of all ranks.
+    epoch = training.epoch_samples / (settings.batch_per_device * ranks)
+    if is_read and found:
         wanted = min(MOST_BATCHES, max(LEAST_BATCHES, math.ceil(SAMPLES / settings.batch_per_device)))
         for _ in range(wanted - len(found)):
             batch = training.read_batch()
@@ -65,20 +60,18 @@ def survey_samples(
             found.append(batch)
             training.batch = training.feed.next()
     digests = [_row_digests(batch, settings.batch_per_device) for batch in found]
-    if not settings.synthetic:
-        survey.add(_compare_rows(training, settings, digests))
-    survey.add(_find_copies(training, settings, found))
-    if training.ranks.place.world_size > 1:
-        survey.add(_compare_ranks(training, settings, digests))
-    if not settings.synthetic:
+    if is_read:
+        survey.add(_compare_rows(digests, training.epoch_samples, is_large=epoch >= 2))
+    # A batch of a small data set spans epochs, and may have a sample twice.
+    compared = [] if is_read and epoch < 4 else found
+    survey.add(_find_copies(compared, settings.batch_per_device))
+    if ranks > 1:
+        survey.add(_compare_ranks(training, settings, [] if is_read and epoch < 2 else digests))
+    if is_read:
         survey.add(_check_numbers(training, settings))
-    survey.add(_check_labels(training, settings, found))
+    survey.add(_check_labels(training, settings, found if is_read else found[:1]))
     survey.data = {"samples": survey.data}
     return survey
-
-
-def _global_batch(training: Training, settings: Settings) -> int:
-    return settings.batch_per_device * training.ranks.place.world_size
 
 
 def _arrays_of(batch: Sequence[Any], rows: int) -> list[Any]:
@@ -97,39 +90,32 @@ def _row_digests(batch: Sequence[Any], rows: int) -> list[int]:
     return digests
 
 
-def _compare_rows(training: Training, settings: Settings, digests: Sequence[Sequence[int]]) -> Verified:
+def _compare_rows(digests: Sequence[Sequence[int]], epoch_samples: int, is_large: bool) -> Verified:
     every = [digest for batch in digests for digest in batch]
     if not every:
         return Verified({"compared": None, "distinct": None}, not_checked=["samples"])
-    distinct, expected = len(set(every)), min(len(every), training.epoch_samples)
+    distinct = len(set(every))
     found = Verified({"compared": len(every), "distinct": distinct})
-    # The first batch that equals one before it.
     batches = list(map(tuple, digests))
     later = next((index for index, batch in enumerate(batches) if batch in batches[:index]), None)
-    is_large = training.epoch_samples >= 2 * _global_batch(training, settings)
     if later is not None and len(digests[0]) >= 4 and is_large:
         earlier = batches.index(batches[later])
         sentence = f"The loader repeats its batches: batch {later} after the window is batch {earlier} again."
         found.doubt("batches-repeat", sentence)
-    elif distinct < FEW_DISTINCT * expected:
+    elif distinct < FEW_DISTINCT * min(len(every), epoch_samples):
         sentence = f"Only {distinct} of {len(every)} samples after the window are distinct."
         found.doubt("samples-repeat", sentence)
     return found
 
 
-def _find_copies(training: Training, settings: Settings, batches: Sequence[Sequence[Any]]) -> Verified:
+def _find_copies(batches: Sequence[Sequence[Any]], rows: int) -> Verified:
     """Find rows that are copies of another row of the same batch, and their share over all batches."""
-    batch_rows = settings.batch_per_device
     compared = [
-        [array.reshape(batch_rows, -1) for array in _arrays_of(batch, batch_rows) if array.size]
-        for batch in batches
+        [array.reshape(rows, -1) for array in _arrays_of(batch, rows) if array.size] for batch in batches
     ]
-    rows = batch_rows * sum(map(bool, compared))
-    # A batch of a small data set spans epochs, and may have a sample twice.
-    is_small = not settings.synthetic and training.epoch_samples < 4 * _global_batch(training, settings)
-    if is_small or batch_rows < 4 or not rows:
+    if rows < 4 or not any(compared):
         return Verified({"copies": None})
-    share = sum(map(_copies, compared)) / rows
+    share = sum(map(_copies, compared)) / (rows * sum(map(bool, compared)))
     found = Verified({"copies": share})
     if share >= COPIES:
         copies = f"{share:.0%} of the samples after the window are copies"
@@ -151,15 +137,15 @@ def _copies(arrays: Sequence[Any]) -> int:
 
 def _compare_ranks(training: Training, settings: Settings, digests: Sequence[Sequence[int]]) -> Verified:
     """Compare the ranks' samples of the same steps; all ranks exchange the same number of digests."""
-    synthetic, epoch = settings.synthetic, training.epoch_samples
     # Synthetic data have one batch a rank, of which the second one may be a copy.
-    compared = digests[:1] if synthetic else digests
+    compared = digests[:1] if settings.synthetic else digests
     own = [digest for batch in compared for digest in batch]
-    if not own or (not synthetic and epoch < 2 * _global_batch(training, settings)):
+    if not own:
         return Verified({"shared_by_ranks": None}, not_checked=["samples shared by ranks"])
     ranks = training.gather(own)
     # In a small data set later batches are of another epoch, and may have the others' samples: by batches then.
-    part = len(own) if synthetic or epoch >= 2 * len(own) * len(ranks) else len(compared[0])
+    is_one_epoch = settings.synthetic or training.epoch_samples >= 2 * len(own) * len(ranks)
+    part = len(own) if is_one_epoch else len(compared[0])
     parts = [[{*rank[start : start + part]} for start in range(0, len(own), part)] for rank in ranks]
     share, one, other = max(
         (sum(len(mine & theirs) for mine, theirs in zip(parts[one], parts[other])) / len(own), one, other)
@@ -175,26 +161,23 @@ def _compare_ranks(training: Training, settings: Settings, digests: Sequence[Seq
 
 def _check_numbers(training: Training, settings: Settings) -> Verified:
     """Compare the loader's own record with an independent count of the data set."""
-    produced, task = training.feed.produced, training.task
+    produced, task, epoch = training.feed.produced, training.task, training.epoch_samples
     numbers = [] if produced is None else produced.numbers()
     is_first = training.ranks.place.rank == 0
     there = task.count_samples(settings) if is_first else None
-    in_epoch = there or training.epoch_samples
     found = Verified({"data_set": there, "read": None, "read_distinct": None, "read_digest": None})
     if there is None:
         found.not_checked.append("size of the data set")
-    elif there != training.epoch_samples:
-        sentence = f"An epoch has {training.epoch_samples} samples, but the data set has {there}."
+    elif there != epoch:
+        sentence = f"An epoch has {epoch} samples, but the data set has {there}."
         found.doubt("samples-left-out", sentence)
     if not numbers:
         found.not_checked.append("numbers of the samples")
         return found
     distinct, enough = len(set(numbers)), len(numbers) >= ROWS
-    if enough and distinct < FEW_DISTINCT * min(len(numbers), in_epoch):
-        found.doubt(
-            "samples-repeat",
-            f"The loader read {len(numbers)} samples, and only {distinct} different ones; the data set has {in_epoch}.",
-        )
+    if enough and distinct < FEW_DISTINCT * min(len(numbers), there or epoch):
+        read = f"The loader read {len(numbers)} samples, and only {distinct} different ones"
+        found.doubt("samples-repeat", f"{read}; the data set has {there or epoch}.")
     in_order = _share_in_order(numbers, task.list_samples(settings) if is_first else None)
     if in_order is not None and enough and in_order >= IN_ORDER:
         found.doubt(
@@ -218,8 +201,7 @@ def _share_in_order(numbers: Sequence[int], listed: Sequence[int] | None) -> flo
 
 
 def _check_labels(training: Training, settings: Settings, batches: Sequence[Sequence[Any]]) -> Verified:
-    compared = batches[:1] if settings.synthetic else batches
-    labelled = [training.task.labels(settings, batch) for batch in compared]
+    labelled = (training.task.labels(settings, batch) for batch in batches)
     known = [labels for labels in labelled if labels is not None]
     if not known:
         return Verified({"labels": None}, not_checked=["labels"])
