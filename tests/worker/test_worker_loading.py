@@ -10,13 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainmark.worker.core.feed import LoadedFeed
-from trainmark.worker.core.loading import (
+from trainmark.worker.core.outcomes import FAILED, RunError
+from trainmark.worker.core.queues import (
+    AHEAD,
+    UNCOUNTED,
+    Cut,
     RankLoading,
+    SampleCounter,
     check_decoding,
     check_queues,
+    in_parts,
+    joined,
 )
-from trainmark.worker.core.outcomes import FAILED, RunError
-from trainmark.worker.core.queues import AHEAD, UNCOUNTED, Cut, SampleCounter, in_parts, joined
 from trainmark.worker.core.task import Verified
 
 
@@ -155,7 +160,6 @@ def test_the_events_say_what_each_rank_made_and_took() -> None:
 
 def test_files_that_nothing_decodes_are_counted_and_make_the_run_doubtful() -> None:
     assert check_decoding([0], []) == Verified({"unreadable": {"files": [0], "first": []}})
-    assert check_decoding([], None) == Verified()
 
     found = check_decoding([2, 1], ["a.jpg", "a.jpg"])
     ((code, sentence),) = found.doubts

@@ -22,22 +22,19 @@ from .window import Steps
 class Observation(NamedTuple):
     """A forward and backward pass of a batch without an update, in training mode; arrays are numpy's, float32.
 
-    ``gradients`` are those of the loss only (without weight decay), by the shared names and in their shapes: all, or
-    those that are verified, and then ``norm`` is that of all together. ``logits`` are the outputs that the loss was
-    computed from, ``target_losses`` in their place the loss of each target of a language model. ``operations`` are the
-    network's observed convolutions or products, in forward order, ``layers`` the observations for
-    ``Task.verify_layers``, and ``loss_types`` those of the logits and of the loss. What is unknown is None. A task that
-    observes something else has a type of its own with a loss and gradients.
+    What is unknown is None. A task that observes something else has a type of its own with a loss and gradients.
     """
 
-    gradients: Mapping[str, Any]
+    gradients: Mapping[
+        str, Any
+    ]  # of the loss alone, without decay, by the shared names: all, or those verified
     loss: Any = None
-    logits: Any = None
-    operations: Sequence[Any] = ()
-    layers: Any = None
-    norm: float | None = None
-    target_losses: Any = None
-    loss_types: Mapping[str, str] | None = None
+    logits: Any = None  # the outputs that the loss was computed from
+    operations: Sequence[Any] = ()  # the network's observed convolutions or products, in forward order
+    layers: Any = None  # the observations for ``Task.verify_layers``
+    norm: float | None = None  # of all gradients together, if ``gradients`` are not all
+    target_losses: Any = None  # of a language model, in the place of logits: the loss of each target
+    loss_types: Mapping[str, str] | None = None  # of the logits and of the loss
 
 
 def repeated(once: Callable[[], Any], wait: Callable[[], None]) -> Callable[[int], None]:
@@ -66,13 +63,12 @@ class Backend(Steps, Protocol):
 
     The constructor of a framework's class raises ``RunError`` (unsupported) for what it cannot train before the ranks
     meet, so that no rank waits for one that has left. The hot path is ``train`` and the fetch of the next batch.
-    Parameters, running statistics and the optimizer's state are numpy arrays by the names of the task's ``Check``; what
-    the optimizer does not count or store is None. ``COUNTS_UPDATES``: ``steps_taken`` excludes the steps that
-    overflowed, which changed no weight. Types, shapes and layers are read from the framework's own objects and never
-    from the request.
+    Parameters, running statistics and the optimizer's state are numpy arrays by the names of the task's ``Check``.
+    Types, shapes and layers are read from the framework's own objects and never from the request. What a framework does
+    not count, store or offer is None: a number of steps, moments, the function of a probe.
     """
 
-    COUNTS_UPDATES: bool = True
+    COUNTS_UPDATES: bool = True  # ``steps_taken`` excludes the steps that overflowed, which changed no weight
 
     @abstractmethod
     def facts(self) -> Facts:
@@ -89,33 +85,25 @@ class Backend(Steps, Protocol):
         return None
 
     def products(self, _size: int) -> Callable[[int], None] | None:
-        """Return a function that multiplies two matrices in the run's type a given number of times, and waits.
-
-        They have ``size`` rows and columns, on this rank's device. None: the framework has no such probe.
-        """
+        """Return a function that multiplies two square matrices in the run's type so many times, and waits."""
         return None
 
     def sums(self, _values: int) -> Callable[[int], None] | None:
-        """Return a function that adds one array to another in place a given number of times, and waits.
-
-        The values have four bytes, on this rank's device: two are read and one is written each time. None: the
-        framework has no such probe.
-        """
+        """Return a function that adds one array of four-byte values to another so many times, and waits."""
         return None
 
     def open_loader(self, _settings: Any, _place: Place) -> Feed | None:
         """Return a new feed of the loader that the settings name; None without loaders.
 
-        The backend calls it before the ranks meet, if the framework allows it: data that cannot be read then ends a
-        rank before others wait for it.
+        The backend calls it before the ranks meet, if it can: data that cannot be read end a rank before others wait.
         """
         return None
 
     @abstractmethod
     def train(self, index: int) -> None:
-        """Launch the whole step ``index`` on the device: set the rate, forward, backward, update, store the loss.
+        """Launch the whole step ``index`` on the device: forward and backward of ``self.batch``, update, loss stored.
 
-        The batch is ``self.batch``, the rate ``self.rates[index]``. Write it as a good user of the framework would.
+        The rate is ``self.rates[index]``. Write it as a good user of the framework would.
         """
 
     @abstractmethod
@@ -125,7 +113,7 @@ class Backend(Steps, Protocol):
     def alone(self) -> Callable[[], None] | None:
         """Return a function that passes the current batch forward and backward like the step, without exchange.
 
-        It may launch everything without waiting, and must leave no gradient behind. None: there is no such pass.
+        It may launch everything without waiting, and must leave no gradient behind.
         """
         return None
 
@@ -142,10 +130,7 @@ class Backend(Steps, Protocol):
         """Return copies of the parameters and running statistics, as ``load_weights`` takes them."""
 
     def sampled_weights(self) -> dict[str, Any]:
-        """Return the weights to verify: all, or for a large model some rows of each parameter, always the same.
-
-        ``read_moments`` and ``own_pass`` then return the same rows, and ``sampled_share`` their share.
-        """
+        """Return the weights to verify: all, or of a large model some rows, as of ``read_moments`` and ``own_pass``."""
         return self.read_weights()
 
     def sampled_share(self) -> float:

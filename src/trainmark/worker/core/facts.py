@@ -35,35 +35,28 @@ def memory_bytes() -> int:
     """Return the memory that this host, or the container that this process is in, has: used or not."""
     there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
-        allowed = int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii"))
+        return min(there, int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii")))
     except (OSError, ValueError):
         return there
-    return min(there, allowed)
 
 
-PROCESS = "process, resident"
-"""What a peak of memory is counted of, if not of a device."""
+PROCESS = "process, resident"  # what a peak of memory is counted of, if not of a device
 
 
 class Facts(NamedTuple):
-    """The constant facts of a run, in the framework's own words.
-
-    ``device`` is cpu or cuda; ``parameters`` are the trainable ones, counted in the network; ``threads`` is None
-    if unknown; ``implementation`` is the optimizer's; ``peak_memory_of`` names the memory that
-    ``Training.peak_memory_bytes`` counts; ``others`` are specific to this framework (versions, levels, switches).
-    """
+    """The constant facts of a run, in the framework's own words."""
 
     framework_version: str
-    device: str
+    device: str  # cpu or cuda
     device_name: str
-    parameters: int
-    threads: int | None
-    implementation: str
+    parameters: int  # the trainable ones, counted in the network
+    threads: int | None  # None if unknown
+    implementation: str  # of the optimizer
     optimizer: str = "SGD"
     loss_scaled: bool = False
     compiler_mode: str | None = None
-    peak_memory_of: str = PROCESS
-    others: Mapping[str, Any] = {}
+    peak_memory_of: str = PROCESS  # the memory that ``Training.peak_memory_bytes`` counts
+    others: Mapping[str, Any] = {}  # of this framework alone: versions, levels, switches
 
 
 @dataclass(frozen=True)

@@ -10,33 +10,25 @@ from .outcomes import FAILED, RunError, first_sentence
 from .place import Place
 from .queues import UNCOUNTED, Loading, SampleCounter
 
-TRAIN, MANIFEST = "train.bin", "dataset.json"
-"""The file of a data set's training samples, and the one beside it that describes the data set."""
+TRAIN, MANIFEST = (
+    "train.bin",
+    "dataset.json",
+)  # a data set's training samples, and its description next to them
 
 
 class Feed:
-    """An endless source of batches; each framework has its own type of batch.
+    """An endless source of batches; each framework has its own type of batch."""
 
-    ``epoch_samples`` are those of the data set, or from the settings. ``decoder`` is that of the samples, and
-    ``workers`` the actual number of loading processes or threads, if it differs from the settings. ``wait_s`` is how
-    long the last call of ``next`` waited for the loader, ``taken`` the number of batches that were fetched from it.
-    ``ahead``: batches that can be in flight (being made, or made and not yet taken); None without a loader.
-    ``produced`` counts the samples that the loader has made, but for up to ``uncounted`` that it may have read before
-    it counts them; None if it has no count. ``counted`` is the work of each fetched batch that does not follow from its
-    samples; None if all of it does. ``unreadable`` are the files that could not be decoded and were replaced by black
-    pictures; None if such a file ends the run.
-    """
-
-    epoch_samples: int
+    epoch_samples: int  # those of the data set, or from the settings
     decoder: str | None = None
-    workers: int | None = None
-    wait_s: float = 0.0
-    ahead: float | None = None
-    produced: SampleCounter | None = None
-    counted: list[int] | None = None
-    uncounted = 0
-    taken = 0
-    unreadable: list[str] | None = None
+    workers: int | None = None  # the actual loading processes or threads, if not as many as in the settings
+    wait_s = 0.0  # how long the last call of ``next`` waited for the loader
+    ahead: float | None = None  # batches that can be in flight, made or being made; None without a loader
+    produced: SampleCounter | None = None  # of the samples that the loader has made; None if it has no count
+    counted: list[int] | None = None  # the work of each fetched batch, if it does not follow from its samples
+    uncounted = 0  # samples that the loader may have read before ``produced`` counts them
+    taken = 0  # batches that were fetched from the loader
+    unreadable: list[str] | None = None  # files replaced by black pictures; None if such a file ends the run
 
     def next(self) -> Any:
         """Return the next batch; the device may still be filling it, in the order of its work."""
@@ -101,14 +93,11 @@ class LoadedFeed(Feed):
 
 
 class Numbered(NamedTuple):
-    """``samples`` samples of a data set that a loader reads by their numbers.
-
-    ``batch_of`` returns those of some numbers as numpy arrays, ``ready`` makes of a loaded batch what the step needs.
-    """
+    """The samples of a data set that a loader reads by their numbers."""
 
     samples: int
-    batch_of: Callable[[Any], tuple[Any, ...]]
-    ready: Callable[[Any], Any]
+    batch_of: Callable[[Any], tuple[Any, ...]]  # returns those of some numbers as numpy arrays
+    ready: Callable[[Any], Any]  # makes of a loaded batch what the step needs
 
 
 class IndexedReader:
@@ -142,7 +131,7 @@ def shard_batches(sequences: int, batch: int, place: Place, seed: int) -> Iterat
     while True:
         positions = np.arange(start, start + batch)
         numbers = np.empty(batch, np.int64)
-        for epoch in range(int(positions[0]) // sequences, int(positions[-1]) // sequences + 1):
+        for epoch in range(start // sequences, (start + batch - 1) // sequences + 1):
             if epoch not in epochs:
                 epochs = {retained: epochs[retained] for retained in epochs if retained == epoch - 1}
                 epochs[epoch] = order(epoch)
@@ -176,14 +165,14 @@ class MappedFile:
         """
         import numpy as np
 
-        size_of_one = np.dtype(kind).itemsize * words
+        of_one = np.dtype(kind).itemsize * words
         try:
             size = self.path.stat().st_size
         except OSError as error:
             raise RunError(FAILED, f"cannot read {self.path}: {error.strerror}") from error
-        if size % size_of_one or (wanted is not None and size != wanted * size_of_one):
-            of = "" if wanted is None else f" of {wanted * size_of_one}"
-            raise RunError(FAILED, f"{self.path} is cut: it has {size}{of} bytes, {size_of_one} a {record}")
+        if size % of_one or wanted not in (None, size // of_one):
+            of = "" if wanted is None else f" of {wanted * of_one}"
+            raise RunError(FAILED, f"{self.path} is cut: it has {size}{of} bytes, {of_one} a {record}")
         if not size:
             raise RunError(FAILED, f"{self.path} is empty")
         return np.memmap(self.path, kind, "r").reshape(-1, words)

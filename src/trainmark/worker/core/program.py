@@ -21,10 +21,10 @@ from . import report
 from .arguments import NATIVE, parse
 from .choices import one_of
 from .folders import find_task, import_backend, import_trainer
-from .loading import RankLoading, check_decoding, check_queues
 from .outcomes import FAILED, OOM, Known, RunError, classify, first_sentence
 from .place import Place, place_from
 from .probes import profile_steps, share_of_peak, time_in_isolation
+from .queues import RankLoading, check_decoding, check_queues
 from .report import PARAMETER, EventWriter
 from .settings import Settings
 from .signals import exit_on_signal
@@ -33,9 +33,9 @@ from .training import Training, steps_after_window
 from .window import Timeline, measure
 
 EXIT_USAGE, EXIT_STOPPED = 2, 3
-
-COMPILED = "TRAINMARK_BYTECODE"
-"""The variable for the folder of compiled modules, which the runs of one environment share."""
+COMPILED = (
+    "TRAINMARK_BYTECODE"  # the variable for the folder of compiled modules, which an environment's runs share
+)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -81,11 +81,15 @@ def main(arguments: Sequence[str]) -> int:
             # Not RLIMIT_AS: address space that is only reserved or that maps a library is not memory. And not before
             # the framework was imported: a library that gets no memory while it loads often just crashes.
             resource.setrlimit(resource.RLIMIT_DATA, (settings.memory_limit, settings.memory_limit))
-        collectives = getattr(framework, "COLLECTIVES", (NATIVE,))
-        one_of(settings.framework, "collective", settings.collective, collectives)
-        exchanges = getattr(framework, "GRADIENTS", (NATIVE,))
-        one_of(settings.framework, "exchange of gradients", settings.gradients, exchanges)
-        _run(settings, place, trainer, events, opened.append)
+        for axis, name, attribute in (
+            ("collective", settings.collective, "COLLECTIVES"),
+            ("exchange of gradients", settings.gradients, "GRADIENTS"),
+        ):
+            one_of(settings.framework, axis, name, getattr(framework, attribute, (NATIVE,)))
+        if settings.equivalence is None:
+            _run(settings, place, trainer, events, opened.append)
+        else:
+            _observe(trainer.open_training(settings, place), settings, events)
     except Exception as error:
         # torch raises in a handler of its own when one of its loader processes ends: not while the outcome is written.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -129,9 +133,6 @@ def _run(
     events: EventWriter | None,
     opened: Callable[[Training], None],
 ) -> None:
-    if settings.equivalence is not None:
-        _observe(trainer.open_training(settings, place), settings, events)
-        return
     more = settings.profile or steps_after_window(settings)
     whole = replace(settings, steps=settings.steps + more, witness_steps=0 if settings.profile else more)
     training: Training = trainer.open_training(whole, place)
@@ -170,7 +171,7 @@ def _run(
     share = share_of_peak(training, settings, sum(rank.samples for rank in totals) / window_s)
     isolated = time_in_isolation(training, window_s / measured_steps)
     if events is not None:
-        memory_of = str(training.describe()["peak_memory_of"])
+        memory_of = training.facts().peak_memory_of
         found.add(Verified({"after_window": verified.data, **share, **isolated}, verified.doubts))
         events.write([], report.summary(settings, task, timeline, totals, losses, memory_of, found, work))
     training.close()
@@ -180,11 +181,11 @@ def _gathered(
     training: Training, settings: Settings, timeline: Timeline
 ) -> tuple[list[report.RankTotals], dict[str, int], Verified]:
     """Exchange the ranks' windows, their work by its counters, and what their loaders did. All ranks call it."""
-    first, end, feed, window_ns = settings.warmup_steps, settings.steps, training.feed, timeline.window_ns
+    first, end, feed, batch = settings.warmup_steps, settings.steps, training.feed, settings.batch_per_device
     compiled = timeline.compiled_in_window
     own = report.RankTotals(
-        window_ns=window_ns,
-        samples=settings.batch_per_device * (end - first),
+        window_ns=timeline.window_ns,
+        samples=batch * (end - first),
         peak_memory_bytes=training.peak_memory_bytes(),
         digest=training.digest() if training.ranks.place.world_size > 1 else 0,
         compiled_in_window=report.UNSEEN if compiled is None else compiled,
@@ -197,13 +198,12 @@ def _gathered(
     if timeline.loading is not None and feed.ahead is not None:
         waited_us = round(sum(training.data_waits_s[first:end]) * 1e6)
         states = [count for state in timeline.loading for count in state]
-        window = [waited_us, window_ns // 1000, settings.batch_per_device, feed.uncounted]
+        window = [waited_us, timeline.window_ns // 1000, batch, feed.uncounted]
         gathered = training.gather([round(feed.ahead * 1000), *states, *window])
         loaders = [RankLoading(*values) for values in gathered]
     found = check_queues(loaders)
     if feed.unreadable is not None:
-        unreadable = [count for (count,) in training.gather([len(feed.unreadable)])]
-        found.add(check_decoding(unreadable, feed.unreadable))
+        found.add(check_decoding(training.gather_one(len(feed.unreadable)), feed.unreadable))
     return totals, dict(zip(counted, counts)), found
 
 
@@ -215,8 +215,7 @@ def _observe(training: Training, settings: Settings, events: EventWriter | None)
     except (OSError, ValueError) as error:
         raise RunError(FAILED, f"the equivalence input cannot be used: {first_sentence(error)}") from error
     if events is not None:
-        described = training.describe()
-        events.write(PARAMETER, {**described, "actual": training.actual()})
+        events.write(PARAMETER, {**training.describe(), "actual": training.actual()})
         events.write([], {"outcome": "ok", "equivalence": observed})
     training.close()
 

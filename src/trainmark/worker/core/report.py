@@ -18,16 +18,13 @@ from .task import Task, Verified
 from .window import Timeline
 
 SCHEMA, PARAMETER = "trainmark.events/1", "PARAMETER"
-
+# Of the PARAMETER event: the settings that begin it, and the fields of every recipe, without the loss scale.
 AXES = ("framework", "task", "model", "precision", "compiler", "data")
-"""The settings that begin the PARAMETER event."""
-
 COMMON_RECIPE = ("learning_rate", "schedule", "epochs", "warmup_epochs", "momentum", "weight_decay")
-"""The fields of every recipe in the PARAMETER event, without the loss scale."""
-
-UNSEEN = -1
+UNSEEN = -1  # the number of compilations of a framework that counts none
 
 Step = str | list[int]
+Event = tuple[Step, Mapping[str, Any], float]  # its step, its data and the Unix time at which it happened
 
 
 class EventWriter:
@@ -42,28 +39,26 @@ class EventWriter:
         """Write one event that happened at Unix time ``at`` (now, if not given)."""
         self.write_all([(step, data, time.time() if at is None else at)])
 
-    def write_all(self, events: "list[tuple[Step, Mapping[str, Any], float]]") -> None:
-        """Write many events ``(step, data, at)`` with one flush."""
-        self._stream.writelines(self._line(step, data, at) for step, data, at in events)
+    def write_all(self, events: list[Event]) -> None:
+        """Write many events with one flush."""
+        for step, data, at in events:
+            line = {
+                "timestamp": str(at),
+                "datetime": str(datetime.fromtimestamp(at)),
+                "elapsedtime": str(round(at - self._started_at, 6)),
+                "type": "LOG",
+                "step": step,
+                "data": data,
+            }
+            self._stream.write(f"DLLL {json.dumps(line, allow_nan=False, ensure_ascii=False)}\n")
         self._stream.flush()
-
-    def _line(self, step: Step, data: Mapping[str, Any], at: float) -> str:
-        line = {
-            "timestamp": str(at),
-            "datetime": str(datetime.fromtimestamp(at)),
-            "elapsedtime": str(round(at - self._started_at, 6)),
-            "type": "LOG",
-            "step": step,
-            "data": data,
-        }
-        return f"DLLL {json.dumps(line, allow_nan=False, ensure_ascii=False)}\n"
 
 
 class RankTotals(NamedTuple):
     """One rank's part of the result, as whole numbers, so that ranks can exchange it.
 
-    ``compiled_in_window`` is ``UNSEEN`` if a framework has no count of compilations; ``window_at_us`` is the start of
-    the window by the clock of the rank's own host, in microseconds since the epoch.
+    ``compiled_in_window`` may be ``UNSEEN``; ``window_at_us`` is the window's start by the clock of the rank's host, in
+    microseconds since the epoch.
     """
 
     window_ns: int
@@ -116,9 +111,9 @@ def step_events(
     data_waits_s: list[float],
     epoch_samples: int,
     global_batch: int,
-) -> list[tuple[Step, Mapping[str, Any], float]]:
+) -> list[Event]:
     """Return one event per step, with the time at which the step was done."""
-    events: list[tuple[Step, Mapping[str, Any], float]] = []
+    events: list[Event] = []
     done_at, warmup_steps = timeline.first_step_at, settings.warmup_steps
     for index, (step_s, loss, wait_s) in enumerate(zip(timeline.step_s, losses, data_waits_s)):
         done_at = timeline.window_at + step_s if index == warmup_steps else done_at + step_s
@@ -143,22 +138,19 @@ def summary(
 
     ``found`` is the result of all checks; ``counted`` is the work of all ranks that does not follow from the samples.
     """
-    found = found or Verified()
     window_s = max(rank.window_ns for rank in ranks) / 1e9
     samples = sum(rank.samples for rank in ranks)
     work = {**task.work(settings, samples), **counted}
     compiled = [rank.compiled_in_window for rank in ranks]
-    agree = len({rank.digest for rank in ranks}) == 1
-    doubts: list[tuple[str, str]] = []
+    agree, every = len({rank.digest for rank in ranks}) == 1, Verified()
     first = next((index for index, loss in enumerate(losses) if not math.isfinite(loss)), None)
     if first is not None:
-        doubts.append(("loss-not-finite", f"The loss of step {first} is {losses[first]}."))
+        every.doubt("loss-not-finite", f"The loss of step {first} is {losses[first]}.")
     if not agree:
-        doubts.append(("ranks-disagree", "The ranks hold different parameters after the window."))
-    late = [index for index, count in enumerate(compiled) if count > 0]
-    if late:
-        sentence = f"Ranks {late} compiled again in the window: too little warm-up."
-        doubts.append(("compiled-in-window", sentence))
+        every.doubt("ranks-disagree", "The ranks hold different parameters after the window.")
+    if late := [index for index, count in enumerate(compiled) if count > 0]:
+        every.doubt("compiled-in-window", f"Ranks {late} compiled again in the window: too little warm-up.")
+    every.add(found or Verified())
     return {
         "outcome": "ok",
         "throughput": work[task.headline] / window_s,
@@ -177,6 +169,6 @@ def summary(
         "peak_memory_bytes": [rank.peak_memory_bytes for rank in ranks],
         "peak_memory_of": memory_of,
         "ranks_agree": agree,
-        **found.data,
-        "suspect": [{"code": code, "sentence": sentence} for code, sentence in [*doubts, *found.doubts]],
+        **every.data,
+        "suspect": [{"code": code, "sentence": sentence} for code, sentence in every.doubts],
     }

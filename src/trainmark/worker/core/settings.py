@@ -8,24 +8,20 @@ from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 SYNTHETIC = "synthetic"
-
 ADAM, ADAMW, LAMB = "adam", "adamw", "lamb"
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """The update of the weights. ``learning_rate`` is the rate after the warm-up epochs.
+    """The update of the weights."""
 
-    ``loss_scale`` is None for dynamic loss scaling; only the fp16 precisions use it.
-    """
-
-    learning_rate: float
+    learning_rate: float  # after the warm-up epochs
     momentum: float
     weight_decay: float
     schedule: str
     epochs: int
     warmup_epochs: int
-    loss_scale: float | None
+    loss_scale: float | None  # of the fp16 precisions; None for dynamic loss scaling
 
     @property
     def optimizer_name(self) -> str:
@@ -37,16 +33,14 @@ class Recipe:
 class AdamRecipe(Recipe):
     """An adaptive optimizer: ``momentum`` is beta 1 (gradients), ``second_momentum`` is beta 2 (squares).
 
-    ``optimizer`` is ``adam``, ``adamw`` or ``lamb``. The decay is decoupled, so it is not part of the gradient;
-    ``adam`` has none. The norm of all gradients is clipped at ``clip_norm`` (None: no clipping). Over the first
-    ``warmup_updates`` the rate rises from 0, regardless of ``warmup_epochs``.
+    The decay is decoupled, so it is not part of the gradient; Adam has none.
     """
 
-    optimizer: str
+    optimizer: str  # ``adam``, ``adamw`` or ``lamb``
     second_momentum: float
     epsilon: float
-    clip_norm: float | None
-    warmup_updates: int
+    clip_norm: float | None  # at which the norm of all gradients is clipped
+    warmup_updates: int  # over which the rate rises from 0, regardless of ``warmup_epochs``
 
     @property
     def optimizer_name(self) -> str:
@@ -55,13 +49,7 @@ class AdamRecipe(Recipe):
 
 @dataclass(frozen=True)
 class Settings:
-    """The requested settings of a run. ``steps`` counts every step, including the first one and the warm-up.
-
-    ``steps`` and ``warmup_steps`` include ``drain_steps``, which are added to the request to drain the loader's queues.
-    ``witness_steps`` follow the measured steps, at a part of the recipe's learning rate and, for some checks, at 0.
-    ``profile`` is the number of steps that are profiled instead, after the measured ones; 0 for none.
-    ``epoch_samples`` is the length of an epoch of synthetic samples.
-    """
+    """The requested settings of a run; ``steps`` and ``warmup_steps`` include ``drain_steps``."""
 
     framework: str
     task: str
@@ -72,10 +60,12 @@ class Settings:
     data: str
     loader: str
     loader_workers: int
-    steps: int
+    steps: int  # all, with the first one and the warm-up
     warmup_steps: int
-    drain_steps: int
-    witness_steps: int
+    drain_steps: int  # added to the request to drain the loader's queues
+    witness_steps: (
+        int  # after the measured ones, at a part of the recipe's learning rate and, for some checks, at 0
+    )
     seed: int
     device: str
     threads: int
@@ -84,8 +74,8 @@ class Settings:
     collective: str
     gradients: str
     equivalence: str | None
-    profile: int
-    epoch_samples: int
+    profile: int  # the steps that are profiled after the measured ones, in the place of ``witness_steps``
+    epoch_samples: int  # of synthetic samples
     recipe: Recipe
 
     @property

@@ -72,58 +72,46 @@ class Verified:
 class Check(NamedTuple):
     """The facts of a task for the check of equal work of one model; see ``equivalence.py``.
 
-    ``shapes`` has the shape of every trainable parameter and running statistic, by the names that all frameworks share,
-    ``inputs`` the names of the batch's arrays, in the order in which ``Training.set_batch`` takes them, and ``facts``
-    the reported settings, ready for JSON. Functions return, ready for JSON, from the first step's ``Observation`` the
-    facts and outputs of the ``layers``, from each step's the network's ``outputs``, and from the first step's and the
-    weights the ranges of the activations' inputs (``reach``). ``statistic`` returns the batch's own statistic from a
-    running one before and after a step. ``other`` returns the batch of every second step; without it all steps have the
-    same batch. Only this reveals what a step does to a row of a table that only an earlier step has looked up.
+    ``layers``, ``outputs`` and ``reach`` take an ``Observation``. They return, like ``facts``, what is ready for JSON.
     """
 
-    shapes: Mapping[str, tuple[int, ...]]
-    inputs: tuple[str, ...]
-    facts: Mapping[str, Any]
-    layers: Callable[[Any], dict[str, Any]]
-    outputs: Callable[[Any], dict[str, Any]]
+    shapes: Mapping[str, tuple[int, ...]]  # of every parameter and running statistic, by the shared names
+    inputs: tuple[
+        str, ...
+    ]  # the names of the batch's arrays, in the order in which ``Training.set_batch`` takes them
+    facts: Mapping[str, Any]  # the reported settings
+    layers: Callable[[Any], dict[str, Any]]  # returns the facts and outputs of the layers in the first step
+    outputs: Callable[[Any], dict[str, Any]]  # returns the network's outputs in a step
+    # Returns the batch's own statistic from a running one before and after a step.
     statistic: Callable[[Any, Any], Any] = lambda _before, after: after
+    # Returns the ranges of the activations' inputs, from the first step and the weights.
     reach: Callable[[Any, Mapping[str, Any]], dict[str, Any]] | None = None
+    # Returns the batch of every second step; None for the same batch in all steps.
     other: Callable[[Sequence[Any]], Sequence[Any]] | None = None
 
 
 class PlainLoss(NamedTuple):
-    """The loss of a batch by the recipe's formula, and by formulas with a mistake (by what is wrong with it).
-
-    ``targets`` is the number of targets that it is the mean of; ``gradients`` are those that follow from the outputs
-    alone, by the shared names.
-    """
+    """The loss of a batch by the recipe's formula."""
 
     loss: float
-    targets: int
-    mistakes: Mapping[str, float]
-    gradients: Mapping[str, Any] = {}
+    targets: int  # that it is the mean of
+    mistakes: Mapping[str, float]  # the losses by formulas with a mistake, by what is wrong with each
+    gradients: Mapping[str, Any] = {}  # those that follow from the outputs alone, by the shared names
 
 
-Own = TypeVar("Own", bound=Settings)
-"""The type of a task's settings."""
+Own = TypeVar("Own", bound=Settings)  # the type of a task's settings
 
 
 class Task(Generic[Own]):
-    """One kind of training. A folder of ``tasks`` has one as ``TASK`` in its ``__init__.py``.
+    """One kind of training. A folder of ``tasks`` has one as ``TASK`` in its ``__init__.py``."""
 
-    ``name`` is that of the folder, with ``-`` for ``_``; the first of the ``models`` is the default; throughput is
-    counted by the counter of work ``headline``. The fields of ``settings_type`` are common flags and the task's own, by
-    their names. The first step is to show the values of ``observed_fields``; the PARAMETER event has ``recipe_fields``
-    besides those of every recipe. ``is_default``: runs that name neither a task nor a model have this one.
-    """
-
-    name: str
-    models: Sequence[str]
-    headline: str
-    settings_type: type[Settings] = Settings
-    observed_fields: Sequence[str] = ()
-    recipe_fields: Sequence[str] = ()
-    is_default = False
+    name: str  # that of the folder, with ``-`` for ``_``
+    models: Sequence[str]  # the first one is the default
+    headline: str  # the counter of work that throughput is counted by
+    settings_type: type[Settings] = Settings  # its fields are common flags and the task's own, by their names
+    observed_fields: Sequence[str] = ()  # the settings whose values the first step must show
+    recipe_fields: Sequence[str] = ()  # of the PARAMETER event, with those of every recipe
+    is_default = False  # runs that name neither a task nor a model have this one
 
     @property
     def unit(self) -> str:
@@ -168,10 +156,7 @@ class Task(Generic[Own]):
         return {}
 
     def pieces(self, _settings: Own, _value_bytes: int) -> Sequence[Piece]:
-        """Return the least operations and bytes of one rank's step, by part; empty if unknown.
-
-        ``value_bytes`` is the size of a value in the type in which the run computes.
-        """
+        """Return the least work of one rank's step, by part, if values have so many bytes; empty if unknown."""
         return ()
 
     def requested(self, settings: Own) -> dict[str, Any]:
@@ -223,9 +208,9 @@ class Task(Generic[Own]):
         return None
 
     def unrelated(self, _settings: Own, _rank: int) -> tuple[Sequence[Any], Sequence[Any]] | None:
-        """Return two batches (numpy) whose losses must be equal, because they differ in parts that nothing counts.
+        """Return two batches (numpy) that differ in parts that nothing counts, so that their losses must be equal.
 
-        None if a sample is one piece; settings whose samples are not are ``isolated``.
+        Only for settings that are ``isolated``.
         """
         return None
 
@@ -236,10 +221,7 @@ class Task(Generic[Own]):
     def rows(
         self, _settings: Own, _batches: Sequence[Sequence[Any]], _weights: Sequence[Mapping[str, Any]]
     ) -> Verified:
-        """Check the last step's effect on rows that only the previous step looked up.
-
-        There are two ``batches`` and three sets of ``weights``: before, between and after the steps.
-        """
+        """Check what the last of two steps did to rows that only the first looked up, by the weights around both."""
         return Verified()
 
     def check(self, settings: Own) -> Check:

@@ -18,14 +18,12 @@ from .settings import Settings
 from .task import Task
 from .window import DeviceTimers
 
-WITNESS_STEPS, WITNESS_RATE = 2, 0.7
-"""The steps after the window that move the weights, and their learning rate, as a part of the recipe's."""
-
-DROPOUT_STEPS, ISOLATION_STEPS = 4, 3
-"""The steps at a rate of 0 after these: of a recipe with dropout; of samples with parts that must be isolated."""
-
-NONE = "none"
-"""The value of the compiler for no compiler, in every framework."""
+WITNESS_STEPS, WITNESS_RATE = (
+    2,
+    0.7,
+)  # steps after the window that move the weights, at this part of the recipe's rate
+DROPOUT_STEPS, ISOLATION_STEPS = 4, 3  # at a rate of 0 after these, for dropout, and for parts to be isolated
+NONE = "none"  # the value of the compiler for no compiler, in every framework
 
 
 def steps_after_window(settings: Settings) -> int:
@@ -37,17 +35,15 @@ def steps_after_window(settings: Settings) -> int:
 class Training(Backend):
     """One rank that is ready to train; a framework's backend inherits from it and implements what is left.
 
-    The class sets its ``task``, and the ``precision`` before the base's constructor. ``epoch_samples`` are those of the
-    data set, or from the settings for synthetic data; ``data_waits_s`` is the host's wait for the loader in each step.
-    ``OBSERVES_COMPILED``: ``observe`` passes the batch with a compiler too as the step does.
+    The class sets its ``task``, and the ``precision`` before the base's constructor.
     ``docs/reference/worker.md`` describes how to add a framework or a task.
     """
 
     task: Task[Any]
     precision: Precision
-    epoch_samples: int
-    data_waits_s: list[float]
-    OBSERVES_COMPILED = False
+    epoch_samples: int  # those of the data set, or from the settings for synthetic data
+    data_waits_s: list[float]  # the host's wait for the loader in each step
+    OBSERVES_COMPILED = False  # ``observe`` passes the batch with a compiler too as the step does
 
     def __init__(
         self,
@@ -62,9 +58,10 @@ class Training(Backend):
         ``to_batch`` converts the task's numpy arrays to a batch on the device, in the form for the step.
         """
         self.settings, self.ranks, self.marks, self._to_batch = settings, ranks, marks, to_batch
-        self.feed: Feed = feed or FixedFeed(
-            to_batch(*self.task.synthetic(settings, ranks.place.rank)), settings.epoch_samples
-        )
+        if feed is None:
+            synthetic = to_batch(*self.task.synthetic(settings, ranks.place.rank))
+            feed = FixedFeed(synthetic, settings.epoch_samples)
+        self.feed: Feed = feed
         self.epoch_samples = self.feed.epoch_samples
         self.data_waits_s = [0.0] * settings.steps
         self.rates = learning_rates(settings.recipe, settings.steps, self.epoch_samples, self.global_batch)
@@ -83,8 +80,8 @@ class Training(Backend):
     def open_numbers(self, data: Numbered, settings: Any, place: Place) -> LoadedFeed:
         """Start this rank's loader of data whose ``ready`` is ``from_loader``, or calls it; return its feed."""
         # Imported where it is needed: a loader's packages take long to import, and synthetic data have none.
-        loading: Any = import_backend(settings.framework, "loading")
-        return loading.open_numbers(data, settings, place)
+        feed: LoadedFeed = import_backend(settings.framework, "loading").open_numbers(data, settings, place)
+        return feed
 
     def from_loader(self, batch: Any) -> Any:
         """Return a batch of ``open_numbers``' loader in the form for the step."""
@@ -105,9 +102,7 @@ class Training(Backend):
         Running statistics may change; the caller loads them again.
         """
         compiled = self.settings.compiler != NONE and not self.OBSERVES_COMPILED
-        if self.ranks.place.world_size > 1 or compiled:
-            return None
-        return self.observe()
+        return None if self.ranks.place.world_size > 1 or compiled else self.observe()
 
     def read_batch(self) -> tuple[Any, ...] | None:
         """Return this rank's current batch as numpy arrays."""
@@ -155,19 +150,21 @@ class Training(Backend):
 
     def describe(self) -> dict[str, Any]:
         """Return the facts of this run for the PARAMETER event; the recipe is added to the optimizer."""
-        facts = self.facts()
+        facts, workers = self.facts(), self.feed.workers
         scale = (self.settings.recipe.loss_scale or "dynamic") if facts.loss_scaled else None
-        loaders = {} if self.feed.workers is None else {"loader_workers": self.feed.workers}
         own = ("framework_version", "device", "device_name", "parameters", "threads")
-        optimizer = {"name": facts.optimizer, "implementation": facts.implementation, "loss_scale": scale}
         return {
             **{name: getattr(facts, name) for name in own},
             "decoder": self.feed.decoder,
-            **loaders,
+            **({} if workers is None else {"loader_workers": workers}),
             **self.task.parameters(self.settings, self.epoch_samples),
             "backend": self.ranks.backend,
             "compiler_mode": facts.compiler_mode,
-            "optimizer": optimizer,
+            "optimizer": {
+                "name": facts.optimizer,
+                "implementation": facts.implementation,
+                "loss_scale": scale,
+            },
             "peak_memory_of": facts.peak_memory_of,
             **facts.others,
         }
@@ -209,8 +206,8 @@ class Training(Backend):
     def set_batch(self, *arrays: Any) -> None:
         """Train on this batch from now on: the task's numpy arrays."""
         self.feed.close()
-        self.feed = FixedFeed(self._to_batch(*arrays), self.epoch_samples)
-        self.batch = self.feed.next()
+        self.batch = self._to_batch(*arrays)
+        self.feed = FixedFeed(self.batch, self.epoch_samples)
 
     def close(self) -> None:
         """End the loader, and leave together with the other ranks."""

@@ -28,8 +28,7 @@ from typing import Any, NamedTuple, Protocol
 
 from .queues import Loading
 
-BEAT_NS, NEVER = 1_000_000_000, 1 << 63
-"""The shortest time between two heartbeats, and a time that no clock reaches."""
+BEAT_NS, NEVER = 1_000_000_000, 1 << 63  # the shortest time between two heartbeats; one that no clock reaches
 
 
 class DeviceTimers:
@@ -42,6 +41,41 @@ class DeviceTimers:
     def seconds_between(self, earlier: int, later: int) -> float:
         """Return the seconds between two marks. Called when the device has done everything."""
         raise NotImplementedError
+
+
+class HostTimers(DeviceTimers):
+    """DeviceTimers by the host's clock, for devices that compute while the host waits."""
+
+    def __init__(self, slots: int, clock_ns: Callable[[], int] = time.perf_counter_ns) -> None:
+        self._ns, self._clock_ns = [0] * slots, clock_ns
+
+    def mark(self, slot: int) -> None:
+        self._ns[slot] = self._clock_ns()
+
+    def seconds_between(self, earlier: int, later: int) -> float:
+        return (self._ns[later] - self._ns[earlier]) / 1e9
+
+
+class EventTimers(DeviceTimers):
+    """DeviceTimers by events on the stream that trains; recording one costs the host a few microseconds.
+
+    ``make_event`` returns one with ``record()`` and ``elapsed_time(later)`` in milliseconds, like torch's events.
+    """
+
+    def __init__(self, slots: int, make_event: Callable[[], Any]) -> None:
+        """Create the events in advance, because creating one costs more than recording it."""
+        self._events: list[Any] = [make_event() for _ in range(slots)]
+
+    def mark(self, slot: int) -> None:
+        self._events[slot].record()
+
+    def seconds_between(self, earlier: int, later: int) -> float:
+        return float(self._events[earlier].elapsed_time(self._events[later])) / 1e3
+
+
+def slots_for(steps: int) -> int:
+    """Return the number of marks for a run of ``steps`` steps: the end of each, and the window's start."""
+    return steps + 1
 
 
 class Steps(Protocol):
@@ -91,43 +125,6 @@ class Timeline(NamedTuple):
     loading: list[Loading] | None = None
 
 
-class HostTimers(DeviceTimers):
-    """DeviceTimers by the host's clock, for devices that compute while the host waits."""
-
-    def __init__(self, slots: int, clock_ns: Callable[[], int] = time.perf_counter_ns) -> None:
-        """Make room for ``slots`` marks."""
-        self._ns = [0] * slots
-        self._clock_ns = clock_ns
-
-    def mark(self, slot: int) -> None:
-        self._ns[slot] = self._clock_ns()
-
-    def seconds_between(self, earlier: int, later: int) -> float:
-        return (self._ns[later] - self._ns[earlier]) / 1e9
-
-
-class EventTimers(DeviceTimers):
-    """DeviceTimers by events on the stream that trains; recording one costs the host a few microseconds."""
-
-    def __init__(self, slots: int, make_event: Callable[[], Any]) -> None:
-        """Create the events in advance, because creating one costs more than recording it.
-
-        An event has ``record()`` and ``elapsed_time(later)`` in milliseconds, like torch's events.
-        """
-        self._events: list[Any] = [make_event() for _ in range(slots)]
-
-    def mark(self, slot: int) -> None:
-        self._events[slot].record()
-
-    def seconds_between(self, earlier: int, later: int) -> float:
-        return float(self._events[earlier].elapsed_time(self._events[later])) / 1e3
-
-
-def slots_for(steps: int) -> int:
-    """Return the number of marks for a run of ``steps`` steps: the end of each, and the window's start."""
-    return steps + 1
-
-
 def measure(
     training: Steps,
     steps: int,
@@ -139,12 +136,11 @@ def measure(
 ) -> Timeline:
     """Run ``steps`` training steps by the protocol above and return this rank's times.
 
-    ``after_first_step`` may raise to end the run. ``beat`` gets the number of steps launched so far, at most
-    once per second. Needs ``1 <= warmup_steps < steps``. Slot i of the marks is
-    the end of step i; slot ``steps`` is the start of the window.
+    ``after_first_step`` may raise to end the run. ``beat`` gets the number of steps launched so far, at most once per
+    second. Slot i of the marks is the end of step i; slot ``steps`` is the start of the window.
     """
     assert 1 <= warmup_steps < steps
-    window_start, marks = steps, training.marks
+    window_start, marks, seconds_between = steps, training.marks, training.marks.seconds_between
 
     training.synchronize()
     first_step_at, started_ns = wall_clock(), clock_ns()
@@ -176,11 +172,9 @@ def measure(
         gc.enable()
         gc.unfreeze()
 
-    seconds_between = marks.seconds_between
-    warmup_s = [seconds_between(i - 1, i) for i in range(1, warmup_steps)]
-    measured_s = [seconds_between(window_start, warmup_steps)]
-    measured_s += [seconds_between(i - 1, i) for i in range(warmup_steps + 1, steps)]
-    step_s = [first_step_s, *warmup_s, *measured_s]
+    # The first measured step begins with the window, any other with the end of the step before.
+    begins = [window_start if index == warmup_steps else index - 1 for index in range(steps)]
+    step_s = [first_step_s, *(seconds_between(begins[index], index) for index in range(1, steps))]
     compiled = None if before is None or after is None else after - before
     states = [state for state in loading if state is not None] or None
     return Timeline(first_step_s, step_s, t1 - t0, first_step_at, window_at, compile_s, compiled, states)

@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 import torch
 from google_crc32c import value as crc32c
 
-from ...core.loading import tell_unreadable
 from ...core.outcomes import FAILED, RunError, first_sentence
 from ...core.place import Place
+from ...core.queues import tell_unreadable
 from ...tasks.image_classification.decoding import END_OF_IMAGE, is_cut_off
 from ...tasks.image_classification.images import ImageList
 from ...tasks.image_classification.settings import ImageSettings

@@ -18,10 +18,9 @@ from torch.utils.data import DataLoader, Dataset
 from ...backends.pytorch import FAILURES
 from ...backends.pytorch.loading import Batch, as_it_is, require_gpu
 from ...core.feed import Feed
-from ...core.loading import tell_unreadable
 from ...core.outcomes import FAILED, OOM, UNSUPPORTED, RunError, classify, first_sentence
 from ...core.place import Place
-from ...core.queues import Cut, Parts, SampleCounter, in_parts, joined
+from ...core.queues import Cut, Parts, SampleCounter, in_parts, joined, tell_unreadable
 from ...tasks.image_classification.decoding import (
     choose_decoder,
     decode_whole,
