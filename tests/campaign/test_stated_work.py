@@ -83,6 +83,43 @@ def test_without_times_a_rate_keeps_its_own_unit(tmp_path: Path) -> None:
 
     assert found.unit == "images/s"
     assert found.throughput == pytest.approx(1600, rel=0.01)
+    assert "cannot be counted" in doubts(found)["stated-unit-unused"]
+
+
+TITAN = (
+    "[titan] 2026-11-27 10:00:00,000 - root - INFO - step: {step}  loss: {loss:.4f}  memory: 1.00GiB(2.00%)  "
+    "tps: {rate:,.0f}  tflops: 1.00  mfu: 1.00%\n"
+)
+
+
+def test_a_known_log_without_times_cannot_be_counted_in_a_stated_unit(tmp_path: Path) -> None:
+    given = CommandOptions(unit="samples/s", work_per_step="8", devices=1)
+
+    found = measured(tmp_path, given, TITAN, 1600.0, at_once=True)
+
+    assert (found.unit, found.witnessed["format"]) == ("tokens/s", "torchtitan")
+    assert found.throughput == pytest.approx(1600, rel=0.01)
+    assert doubts(found)["stated-unit-unused"] == (
+        "the number is in tokens/s and not in the stated samples/s: the log does not show when its steps ended, so 8 "
+        "of each cannot be counted"
+    )
+
+
+def test_a_stated_unit_without_the_work_of_a_step_is_a_doubt(tmp_path: Path) -> None:
+    found = measured(tmp_path, CommandOptions(unit="samples/s", devices=1), TITAN, 1600.0)
+
+    assert found.unit == "tokens/s"
+    assert "(--work-per-step N)" in doubts(found)["stated-unit-unused"]
+
+
+def test_a_stated_unit_that_counts_a_known_log_is_no_doubt(tmp_path: Path) -> None:
+    given = CommandOptions(unit="samples/s", work_per_step="8", devices=1)
+
+    found = measured(tmp_path, given, TITAN, 1600.0)
+
+    assert found.unit == "samples/s"
+    assert found.throughput == pytest.approx(8 / STEP_S, rel=0.01)
+    assert "stated-unit-unused" not in doubts(found)
 
 
 def test_lines_that_arrive_at_once_are_called_that(tmp_path: Path) -> None:

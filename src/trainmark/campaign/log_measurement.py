@@ -9,7 +9,7 @@ import numpy as np
 
 from trainmark.campaign.rank_files import rank_files
 from trainmark.campaign.result_measurement import measure_result
-from trainmark.campaign.suspicion import contradictions, missing_facts
+from trainmark.campaign.suspicion import contradictions, missing_facts, stated_work_doubts
 from trainmark.errors import InputError
 from trainmark.logs import Facts, ParsedLog, Problem, Severity, Status
 from trainmark.logs.events import RunEvents
@@ -30,6 +30,7 @@ from trainmark.measure import NotMeasurable, measure_events
 from trainmark.measure.rules import Rule, RuleKind, RuleResult, find_rule, judge_records, measure_log
 from trainmark.measure.rules.catalog import TOLERANCE, explain_factor
 from trainmark.measure.steadiness import log_suspicions
+from trainmark.measure.untimed import by_wall_clock
 from trainmark.node import read_tail
 from trainmark.node.telemetry import ARRIVAL_INTERVAL_S
 from trainmark.printable import last_line, printable_line
@@ -354,6 +355,7 @@ def _measurement_of(
     read, result = _measured_by_work(card, work, warmup_steps, timed) or _measured_by_rule(
         card, work, warmup_steps, timed, found.counted_unit
     )
+    result = by_wall_clock(read, result)
     problems = (*read.problems, *result.problems)
     allowed = (Status.OK, Status.GUESSED) if card.log_format == AUTO_FORMAT else (Status.OK,)
     if result.value is None or result.status not in allowed:
@@ -366,6 +368,7 @@ def _measurement_of(
         unit=read.unit or card.counted_in,
         rule=result.rule,
         throughput=result.value,
+        printed_throughput=result.printed,
         samples=None,
         window_s=None if window is None else window[1] - window[0],
         window_at=None if window is None else window[0],
@@ -382,7 +385,7 @@ def _measurement_of(
         suspicions=(
             *log_suspicions(problems),
             *_buffering(clock),
-            *(_work_differs(work, printed) if read.unit == timed.unit else ()),
+            *stated_work_doubts(card.unit, work, printed, read.unit, timed.unit),
             *contradictions(case, card, commands, alone, read, log),
         ),
     )
@@ -507,13 +510,6 @@ def _with_work(work: int | None, read: ParsedLog) -> ParsedLog:
     if work is None or read.facts.global_batch is not None:
         return read
     return replace(read, facts=replace(read.facts, global_batch=work))
-
-
-def _work_differs(stated: int | None, printed: int | None) -> tuple[Suspicion, ...]:
-    if stated is None or printed in (None, stated):
-        return ()
-    sentence = f"the log says {printed:,} units per step; the card's work_per_step is {stated:,}"
-    return (Suspicion(code="work-per-step-differs", sentence=sentence, about=About.WORK),)
 
 
 def _with_arrivals(read: ParsedLog, clock: ArrivalClock, *, is_stamped: bool) -> ParsedLog:

@@ -244,3 +244,24 @@ def _agrees(name: str, logged: object, requested: object, commands: Iterable[str
     if same_model(word, model_word(str(requested))):
         return True
     return word in {model_word(piece) for text in commands for piece in _PIECES.split(text)}
+
+
+def stated_work_doubts(
+    stated_unit: str | None, stated: int | None, printed: int | None, unit: str | None, log_unit: str | None
+) -> Iterator[Suspicion]:
+    """Yield the doubts about the stated work of a step, of which ``printed`` is the log's own, in ``log_unit``.
+
+    ``unit`` is that of the number: the stated one, unless the log does not show when its steps ended.
+    """
+    if unit == log_unit and stated is not None and printed not in (None, stated):
+        sentence = f"the log says {printed:,} units per step; the card's work_per_step is {stated:,}"
+        yield Suspicion(code="work-per-step-differs", sentence=sentence, about=About.WORK)
+    if stated_unit is None or unit in (None, stated_unit):
+        return
+    reason = (
+        "the work of a step is not stated (--work-per-step N)"
+        if stated is None
+        else f"the log does not show when its steps ended, so {stated:,} of each cannot be counted"
+    )
+    sentence = f"the number is in {unit} and not in the stated {stated_unit}: {reason}"
+    yield Suspicion(code="stated-unit-unused", sentence=sentence, about=About.WORK)

@@ -419,6 +419,7 @@ def _case_lines(case: CaseResult, found: _Findings) -> Iterator[tuple[str, str]]
     if first.step_times is not None:
         times = first.step_times
         yield "step", f"median {times.p50:.4g} s, 99 % below {times.p99:.4g} s"
+    yield from _clock(first)
     if first.witnessed:
         yield "log", ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in first.witnessed.items())
     if stand_ins := measured[0].stand_ins:
@@ -500,6 +501,18 @@ def _attention(flops: ModelFlops) -> str:
         f", and 12 L H Q T for full attention with L {flops.layers}, H Q {flops.hidden_size}, T "
         f"{flops.sequence_length}, {flops.shape_by} (PaLM, appendix B); {flops.mfu_causal:.1%} with the causal half"
     )
+
+
+def _clock(first: Measurement) -> Iterator[tuple[str, str]]:
+    """Yield the clock of the number, if the program's own times give another one."""
+    if first.printed_throughput is not None:
+        off = first.printed_throughput / first.throughput - 1
+        why = "leave out a part of it" if off > 0 else "are longer"
+        yield (
+            "clock",
+            "wall time, by the arrival of the lines; the times that the program prints "
+            f"{why} ({significant(first.printed_throughput)}, {off:+.1%})",
+        )
 
 
 def _clocks(measured: list[RunResult]) -> Iterator[tuple[str, str]]:

@@ -66,6 +66,8 @@ _OF_THE_WINDOW = frozenset(
         "few-steps",
         "few-digits",
         "between-epochs",
+        "untimed",
+        "pauses",
     }
 )
 """Codes of doubts about how even and how long the measured window is; the others are about the work in it."""

@@ -248,12 +248,14 @@ class Measurement(Frozen):
     not counted. ``work_not_checked`` names the checks of a built-in worker's work that had nothing to look at; null
     in files of older versions. ``data_wait`` is the share of the window in which rank 0 waited for its loader.
     ``peak_memory_bytes`` has one value per rank. ``witnessed`` are the facts that another program's log states
-    itself: its format, model, precision, devices and batch.
+    itself: its format, model, precision, devices and batch. ``printed_throughput`` is the number by the times that such
+    a log prints, if ``throughput`` is by the arrival of its lines because these times leave out a part of the window.
     """
 
     unit: str
     rule: str
     throughput: float
+    printed_throughput: float | None = None
     samples: int | None
     work: Mapping[str, int] = Field(default_factory=dict)
     window_s: PositiveFloat | None

@@ -31,6 +31,7 @@ class RuleResult:
     ``value`` is in the log's unit per second over all devices, or ``None`` with a ``status`` other than ``ok``
     and the reason in ``problems``; ``needs`` are the flags of ``trainmark parse`` that would supply missing facts.
     ``skipped`` and ``used`` count records. ``witnesses`` are all ways to the number that the log allows.
+    ``printed`` is the value by the program's own times, if ``value`` is by a clock that contradicts them.
     """
 
     rule: str
@@ -41,6 +42,7 @@ class RuleResult:
     problems: tuple[Problem, ...] = ()
     needs: tuple[str, ...] = ()
     witnesses: tuple[Witness, ...] = ()
+    printed: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,156 @@
+"""Time that passes between the steps which a program times: its printed times against the clock of the same records.
+
+A program may stop its timer before it prints, logs or fetches the next batch (torchvision's references leave out the
+printing of each line). The throughput is work over wall time, so that time belongs to it. A pause for a validation or a
+checkpoint does not: it is rare, and much longer than what usually lies between two records.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from trainmark.logs.intervals import MATTERS, intervals
+from trainmark.logs.model import MOST_OF_A_NOTE, Floats, ParsedLog, Problem, Severity, Witness, median
+from trainmark.measure.rules.catalog import disagreement
+from trainmark.measure.rules.model import RuleKind, RuleResult
+
+_PAUSE = 0.5
+"""A pause takes at least this share of the time that its record prints,"""
+_OUTLIER = 8 * 1.4826
+"""and exceeds the usual time between two records by so many median absolute deviations."""
+_MOST_BY_RATE = 0.2
+"""The largest share of untimed steps for a printed rate: a greater one is rather a mistake about the batch."""
+_FEWEST = 5
+_MOST_PAUSES = 0.1
+"""A larger share of records with a pause is rather a wait for data, or a step that is slow each time."""
+_DISAGREE = "witnesses-disagree"
+_BY_OTHER_TIMES = frozenset({"time stamps", "program's summary"})
+
+
+@dataclass(frozen=True, slots=True)
+class Untimed:
+    """The seconds of the same records by their printed times and by the clock, without ``pauses``.
+
+    The pauses took ``paused_s`` more than their records print; ``intervals`` counts the records without them. With them
+    the clock's time is ``window_s``.
+    """
+
+    printed_s: float
+    clock_s: float
+    intervals: int
+    pauses: int
+    paused_s: float
+    window_s: float
+
+    @property
+    def share(self) -> float:
+        """By which share of the wall time the printed times are too short; negative if they are too long."""
+        return 1 - self.printed_s / self.clock_s
+
+
+def untimed(log: ParsedLog, skipped: int) -> Untimed | None:
+    """Return the time that the records after the first ``skipped`` leave out; both times are equal if it is negligible.
+
+    None if the number is already that of the clock, or if the records have no times that can be compared with one.
+    """
+    if log.uses_clock or log.records.clock_s is None or log.own_run is not None:
+        return None
+    printed, clock, parts, slack_s = _same_records(log, max(skipped, 1))
+    if len(printed) < _FEWEST or not printed.sum() > 0:
+        return None
+    between = clock - printed
+    usual = median(between)
+    far = _OUTLIER * median(np.abs(between - usual)) + 2 * log.clock_resolution_s
+    paused = between > usual + np.maximum(far, _PAUSE * printed)
+    found = Untimed(
+        printed_s=float(printed[~paused].sum()),
+        clock_s=float(clock[~paused].sum()),
+        intervals=int(np.count_nonzero(~paused)),
+        pauses=int(np.count_nonzero(paused)),
+        paused_s=float(between[paused].sum()),
+        window_s=float(clock.sum()),
+    )
+    ends_s = (parts + found.pauses) * 2 * log.clock_resolution_s + slack_s
+    by_rate = log.records.step_time_s is None and log.records.average_time_s is None
+    if not found.clock_s > 0 or (by_rate and abs(found.share) > _MOST_BY_RATE):
+        return None
+    # Digits or clock are too coarse to tell such a difference.
+    return (
+        found
+        if abs(found.share) > MATTERS + ends_s / found.clock_s
+        else replace(found, clock_s=found.printed_s)
+    )
+
+
+def _same_records(log: ParsedLog, skipped: int) -> tuple[Floats, Floats, int, float]:
+    """Return the seconds of each record by its figures and by the clock, of records that have both.
+
+    Also the number of stretches of such records without one that lacks either, and the most that the digits of averages
+    may change the first sum.
+    """
+    printed, clock, parts, slack_s = [], [], 0, 0.0
+    for block in intervals(log):
+        if not block.absolute:
+            return np.empty(0), np.empty(0), 0, 0.0
+        good = (block.own > 0) & (block.clock_s >= 0) & (block.records > skipped)
+        parts += int(np.count_nonzero(np.diff(good.astype(np.int8), prepend=0) > 0))
+        printed.append(block.own[good])
+        clock.append(block.clock_s[good])
+        slack_s = max(slack_s, float(block.slack[good].max(initial=0.0)))
+    if not printed:
+        return np.empty(0), np.empty(0), 0, 0.0
+    return np.concatenate(printed), np.concatenate(clock), parts, slack_s
+
+
+def by_wall_clock(log: ParsedLog, result: RuleResult) -> RuleResult:
+    """Return the result of trainmark's own rule with the time that passes between the steps which ``log`` times.
+
+    The clock is that of the records. Other rules are those of publishers, and stay as they are.
+    """
+    if result.value is None or result.rule != RuleKind.WINDOW:
+        return result
+    found = untimed(log, result.skipped)
+    if found is None:
+        return result
+    pauses = _pauses(found)
+    if not found.share:
+        return replace(result, problems=(*result.problems, *pauses))
+    factor = found.printed_s / found.clock_s
+    value = result.value * factor
+    others = tuple(one for one in result.problems if one.code != _DISAGREE)
+    witnesses = tuple(_scaled(one, factor) for one in result.witnesses)
+    if len(others) < len(result.problems):
+        reported = frozenset(one.code for one in (*log.problems_after(result.skipped), *others))
+        others = (*others, *disagreement(log, value, witnesses, reported))
+    problems = (*others, _left_out(found, result.value), *pauses)
+    return replace(result, value=value, problems=problems, witnesses=witnesses, printed=result.value)
+
+
+def _scaled(witness: Witness, factor: float) -> Witness:
+    """Return a witness by the printed times as one by the clock."""
+    if witness.name in _BY_OTHER_TIMES:
+        return witness
+    return witness._replace(value=witness.value * factor, how=f"{witness.how}, x {factor:.4g} by the clock")
+
+
+def _left_out(found: Untimed, printed: float) -> Problem:
+    times = f"{found.printed_s:.6g} s for {found.intervals} records, which took {found.clock_s:.6g} s by the clock"
+    cause = (
+        f"the printed times leave out {found.share:.1%} of the window ({times}), such as printing or a wait for data"
+        if found.share > 0
+        else f"the printed times are too long ({times})"
+    )
+    sentence = f"{cause}: the number is by the clock, by the printed times it is {printed:.6g}"
+    return Problem("untimed", sentence, Severity.of_effect(found.share))
+
+
+def _pauses(found: Untimed) -> tuple[Problem, ...]:
+    """Return the doubt about pauses that are frequent, so that they may be a part of training."""
+    records, share = found.pauses + found.intervals, found.paused_s / found.window_s
+    if found.pauses <= _MOST_PAUSES * records or share <= MOST_OF_A_NOTE:
+        return ()
+    sentence = (
+        f"before {found.pauses} of {records} records the program pauses, for {share:.0%} of the window, which its "
+        f"times and the number leave out: if it waits for data there, the rate is {share:.0%} lower"
+    )
+    return (Problem("pauses", sentence),)

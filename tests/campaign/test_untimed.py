@@ -1,0 +1,87 @@
+"""Runs whose printed times leave out time between the steps: the number is by the arrival of the lines."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from trainmark.campaign.log_measurement import measure_run
+from trainmark.cli.suite_input import CommandOptions, command_suite
+from trainmark.logs.events import parse_events
+from trainmark.schema.measurement import Measurement
+from trainmark.schema.names import ARRIVALS, LOG
+from trainmark.suite import load_suite
+from trainmark.workload import load_workloads
+
+STEPS, STEP_S, BATCH = 600, 0.05, 32
+VISION = (
+    "Epoch: [0]  [{step:4}/600]  eta: 0:00:22  lr: 0.1  img/s: 640.00  loss: 6.9 (7.0)  acc1: 0.0 (0.1)  "
+    "time: {step_s:.4f}  data: 0.0003\n"
+)
+VISION_HEAD = (
+    "Not using distributed mode\nNamespace(amp=False, batch_size=32, model='resnet50', world_size=1)\n"
+)
+
+
+def measured(
+    folder: Path,
+    line: str,
+    head: str = "",
+    after: Callable[[int], float] = lambda _step: 0.0,
+) -> Measurement:
+    """Measure a log whose steps print ``STEP_S`` seconds; after each the program does something else for a while."""
+    now, text, notes = 1e9, head.encode(), ["999999999.0000 0", f"999999999.5000 {len(head)}"]
+    for step in range(STEPS):
+        now += STEP_S
+        text += line.format(step=step, step_s=STEP_S).encode()
+        notes.append(f"{now:.4f} {len(text)}")
+        now += after(step)
+    (folder / LOG).write_bytes(text)
+    (folder / ARRIVALS).write_text("\n".join(notes) + "\n")
+    suite = load_suite(command_suite(["python3", "train.py"], CommandOptions(), folder).write(folder / "out"))
+    (case,) = suite.cases
+    card = load_workloads(Path(path) for path in suite.cards).find(case).card
+    return measure_run(case, card, folder, parse_events([]))
+
+
+def doubts(found: Measurement) -> dict[str, str]:
+    return {one.code: one.sentence for one in found.suspicions}
+
+
+def test_the_printing_that_a_program_leaves_out_of_its_times_is_in_the_number(tmp_path: Path) -> None:
+    found = measured(tmp_path, VISION, VISION_HEAD, lambda _step: 0.018 * STEP_S)
+
+    assert found.throughput == pytest.approx(BATCH / (1.018 * STEP_S), rel=2e-3)
+    assert found.printed_throughput == pytest.approx(BATCH / STEP_S, rel=1e-6)
+    assert not found.suspicions
+
+
+def test_times_that_cover_the_whole_run_give_the_number(tmp_path: Path) -> None:
+    found = measured(tmp_path, VISION, VISION_HEAD)
+
+    assert found.throughput == pytest.approx(BATCH / STEP_S, rel=1e-6)
+    assert found.printed_throughput is None
+
+
+def test_a_rare_validation_between_steps_is_not_in_the_number(tmp_path: Path) -> None:
+    found = measured(tmp_path, VISION, VISION_HEAD, lambda step: 5.0 if step % 300 == 250 else 0.0)
+
+    assert found.throughput == pytest.approx(BATCH / STEP_S, rel=2e-3)
+    assert not found.suspicions
+
+
+def test_much_time_between_the_steps_is_in_the_number_and_a_doubt(tmp_path: Path) -> None:
+    found = measured(tmp_path, VISION, VISION_HEAD, lambda _step: 0.5 * STEP_S)
+
+    assert found.throughput == pytest.approx(BATCH / (1.5 * STEP_S), rel=2e-3)
+    assert set(doubts(found)) == {"untimed"}
+    assert "the printed times leave out 33.3% of the window" in doubts(found)["untimed"]
+    assert "by the printed times it is 640" in doubts(found)["untimed"]
+
+
+def test_frequent_pauses_between_the_steps_are_a_doubt(tmp_path: Path) -> None:
+    """They may be a validation, or the wait for a loader that delivers many batches at once."""
+    found = measured(tmp_path, VISION, VISION_HEAD, lambda step: 3.0 if step % 100 == 99 else 0.0)
+
+    assert found.throughput == pytest.approx(BATCH / STEP_S, rel=2e-3)
+    assert "before 5 of 28 records the program pauses, for 35% of the window" in doubts(found)["pauses"]
