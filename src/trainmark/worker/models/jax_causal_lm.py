@@ -12,15 +12,7 @@ from ..backends.jax import backend
 from ..backends.jax.backend import NamedTraining, Params, Tap, norms, products
 from ..backends.jax.collectives import CPU
 from ..core.precision import FP32, Precision
-from ..tasks.causal_lm.architectures import (
-    ARCHITECTURES,
-    DEVIATION,
-    NORM_EPSILON,
-    Decoder,
-    Gpt,
-    Llama,
-    is_norm,
-)
+from ..tasks.causal_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, Decoder, Llama, is_norm
 from ..tasks.causal_lm.packing import predicted
 from ..tasks.causal_lm.settings import CausalSettings, LanguageSettings
 from ..tasks.causal_lm.training import LanguageTraining, ObservedConfig
@@ -46,25 +38,22 @@ def logits_of(
     ``kernel`` is JAX's word for who computes attention, which shares heads itself. Norms and the turning of queries
     and keys are in FP32.
     """
-    assert isinstance(model, (Gpt, Llama))
     compute, llama = precision.compute, isinstance(model, Llama)
     product, norm = products(params, compute, tap), norms(params, compute, NORM_EPSILON, centred=not llama)
     (batch, length), embedding = tokens.shape, params["embedding.tokens"]
     positions, mask = (slice(length), None) if documents is None else borders(documents)
+    ends = (model.attended_width, model.attended_width + model.shared_width)
     x = embedding[tokens]
     if isinstance(model, Llama):
-        head, shared_width = model.head, model.shared_width
         turned = turning(model, positions, length, compute)
     else:
-        head, shared_width = model.width // model.heads, model.width
         # Looked up in FP32: the gradient of a row is the sum over all that look it up, and 16 bits lose it.
         x = x + params["embedding.positions"][positions]
-    ends = (model.attended_width, model.attended_width + shared_width)
     x = x.astype(compute)
     for block in range(model.layers):
         name = f"block{block}.attention"
         qkv = jnp.split(product(f"{name}.qkv", norm(f"{name}.norm", x)), ends, axis=-1)
-        queries, keys, values = (part.reshape(batch, length, -1, head) for part in qkv)
+        queries, keys, values = (part.reshape(batch, length, -1, model.head) for part in qkv)
         if llama:
             queries, keys = turned(queries), turned(keys)
         attended = jax.nn.dot_product_attention(

@@ -85,7 +85,7 @@ def heads_of(
     """
     compute, (tokens, segments, lengths, places) = precision.compute, batch
     product, norm = products(params, compute, tap), norms(params, compute, NORM_EPSILON)
-    heads = (*tokens.shape, model.heads, model.width // model.heads)
+    heads = (*tokens.shape, model.heads, model.head)
     embedding = params["embedding.tokens"]
     x = embedding[tokens] + params["embedding.positions"][: tokens.shape[1]]
     x = drop(norm("embedding.norm", x + params["embedding.segments"][segments]))

@@ -12,7 +12,7 @@ from paddle.static import InputSpec
 from ..backends.paddle import backend
 from ..backends.paddle.backend import ProductModel, ProductTraining, auto_cast, type_name
 from ..core.facts import assert_parameters
-from ..tasks.causal_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, Gpt, shared_name
+from ..tasks.causal_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, Decoder, shared_name
 from ..tasks.causal_lm.settings import LanguageSettings
 from ..tasks.causal_lm.training import LanguageTraining, ObservedConfig
 from ..tasks.products import STREAM
@@ -34,7 +34,7 @@ def _norm(width: int) -> nn.LayerNorm:
 class Block(nn.Layer):
     """Causal attention by the kernel that Paddle finds best, and a perceptron, each added to what it got."""
 
-    def __init__(self, model: Gpt) -> None:
+    def __init__(self, model: Decoder) -> None:
         super().__init__()
         width, inner, added = model.width, model.inner, model.added_deviation
         qkv, output = _product(width, 3 * width), _product(width, width, added)
@@ -74,7 +74,6 @@ class GptModel(LanguageModel):
         """Draw the weights from Paddle's generator; their number is asserted."""
         super().__init__()
         model = ARCHITECTURES[name]
-        assert isinstance(model, Gpt)
         self.tokens = nn.Embedding(model.vocabulary, model.width, weight_attr=drawn(DEVIATION))
         self.positions = nn.Embedding(model.positions, model.width, weight_attr=drawn(DEVIATION))
         self.blocks = nn.LayerList([Block(model) for _ in range(model.layers)])

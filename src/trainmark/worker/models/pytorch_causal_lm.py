@@ -23,7 +23,7 @@ from ..pytorch_fast.compilers import COMPILED_FUSED, NONE, cache_hits, captures
 from ..pytorch_fast.optimizers import adaptive, moments, steps_taken
 from ..pytorch_fast.scaled_linear import operand_type, scale_products, set_plain
 from ..pytorch_fast.sharding import Sharded, check_sharding, compile_blocks, shard, unshard
-from ..tasks.causal_lm.architectures import ARCHITECTURES, Gpt, Llama
+from ..tasks.causal_lm.architectures import ARCHITECTURES, Llama
 from ..tasks.causal_lm.packing import predicted
 from ..tasks.causal_lm.settings import FSDP2, FULL, NO_CHECKPOINTING, CausalSettings, LanguageSettings
 from ..tasks.causal_lm.task import ObservedLayers
@@ -35,7 +35,6 @@ from .pytorch_decoders import Decoder, GptModel, LanguageModel, LlamaModel
 def build_model(name: str, length: int) -> Decoder:
     """Return the model for sequences of ``length``, with fresh weights in FP32; its parameters are counted."""
     description = ARCHITECTURES[name]
-    assert isinstance(description, (Gpt, Llama))
     model: Decoder
     model = LlamaModel(description, length) if isinstance(description, Llama) else GptModel(description)
     assert_parameters(count_parameters(model), description.parameters())

@@ -12,7 +12,8 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selectiv
 from ..backends.pytorch.backend import NamedModel
 from ..pytorch_fast.attention import Shape, attend
 from ..pytorch_fast.packed_attention import attend_within, ends_of, mask_of, starts_of
-from ..tasks.causal_lm.architectures import DEVIATION, NORM_EPSILON, Gpt, Llama, shared_name
+from ..tasks.causal_lm.architectures import DEVIATION, NORM_EPSILON, Llama, shared_name
+from ..tasks.causal_lm.architectures import Decoder as Described
 from ..tasks.causal_lm.settings import NO_CHECKPOINTING, SELECTIVE
 
 _aten = torch.ops.aten
@@ -28,30 +29,6 @@ SAVED = (
     _aten._flash_attention_forward.default,
 )
 """Attention, whose result selective checkpointing saves."""
-
-
-class Recomputable(nn.Module):
-    """A module whose ``body`` maps its inputs; ``forward`` runs it compiled, or with recomputed activations."""
-
-    checkpointing = NO_CHECKPOINTING
-    compiled: Callable[..., Any] | None = None
-    """``run``, compiled; None: it runs as it is."""
-
-    def forward(self, *inputs: Any) -> Any:
-        """Return the result of ``body``."""
-        return (self.compiled or self.run)(*inputs)
-
-    def run(self, *inputs: Any) -> Any:
-        """Return the result of ``body``; its activations are recomputed as requested."""
-        if self.checkpointing == NO_CHECKPOINTING or not torch.is_grad_enabled():
-            return self.body(*inputs)
-        contexts = {"context_fn": _selective_contexts} if self.checkpointing == SELECTIVE else {}
-        # No random numbers are drawn in a block.
-        return checkpoint(self.body, *inputs, use_reentrant=False, preserve_rng_state=False, **contexts)
-
-    def body(self, *inputs: Any) -> Any:
-        """Map the inputs."""
-        raise NotImplementedError
 
 
 def _selective_contexts() -> Any:
@@ -87,36 +64,65 @@ class GptNorm(nn.Module):
         return functional.layer_norm(x, self.weight.shape, self.weight, None, NORM_EPSILON)
 
 
-class GptAttention(nn.Module):
-    """Each position attends to itself and to those before it, in its document if there are ``borders``."""
+class LlamaNorm(GptNorm):
+    """RMSNorm: the last axis divided by the root of its mean square, times a weight."""
+
+    def forward(self, x: Any) -> Any:
+        return functional.rms_norm(x, self.weight.shape, self.weight, NORM_EPSILON)
+
+
+SHARES_HEADS = torch.__version__ >= "2.5"
+"""Whether torch's attention supports fewer key-value heads than query heads."""
+
+
+class Attention(nn.Module):
+    """Causal attention, within documents if it gets their ``borders``; query heads may share key-value heads."""
 
     cudnn = varlen = False
 
-    def __init__(self, model: Gpt) -> None:
+    def __init__(self, model: Described, norm: type[GptNorm]) -> None:
         super().__init__()
-        self.norm = GptNorm(model.width)
-        self.qkv = nn.Linear(model.width, 3 * model.width, bias=False)
-        self.output = nn.Linear(model.width, model.width, bias=False)
-        self._heads = model.heads
+        own, shared = model.attended_width, model.shared_width
+        self.norm = norm(model.width)
+        self.qkv = nn.Linear(model.width, own + 2 * shared, bias=False)
+        self.output = nn.Linear(own, model.width, bias=False)
+        self._widths, self._head = own if own == shared else (own, shared, shared), model.head
+        self._group = model.heads // model.shared_heads
 
-    def forward(self, x: Any, borders: Any = None) -> Any:
-        """Map (batch, length, width) to the same shape."""
-        batch, length, width = x.shape
-        heads = (
-            part.view(batch, length, self._heads, width // self._heads).transpose(1, 2)
-            for part in self.qkv(self.norm(x)).split(width, dim=2)
+    def forward(self, x: Any, angles: Any = None, borders: Any = None) -> Any:
+        """Map (batch, length, width) to the same shape; ``angles`` are cosines and sines, (2, …, length, head).
+
+        Torch's kernels do not share heads in FP32 and on CPUs; keys and values are then repeated for each query head.
+        """
+        batch, length, _ = x.shape
+        queries, keys, values = (
+            part.view(batch, length, -1, self._head).transpose(1, 2)
+            for part in self.qkv(self.norm(x)).split(self._widths, dim=2)
         )
-        if borders is None:
-            attended = attend(heads, self.cudnn, is_causal=True)
+        if angles is not None:
+            queries, keys = turned(queries, angles), turned(keys, angles)
+        if borders is not None:
+            attended = attend_within((queries, keys, values), borders, self.varlen)
+        elif self._group > 1 and SHARES_HEADS and queries.is_cuda and queries.dtype != torch.float32:
+            attended = attend((queries, keys, values), self.cudnn, is_causal=True, enable_gqa=True)
         else:
-            attended = attend_within(heads, borders, self.varlen)
-        return self.output(attended.transpose(1, 2).reshape(batch, length, width))
+            if self._group > 1:
+                keys, values = (part.repeat_interleave(self._group, dim=1) for part in (keys, values))
+            attended = attend((queries, keys, values), self.cudnn, is_causal=True)
+        return self.output(attended.transpose(1, 2).reshape(batch, length, -1))
+
+
+def turned(x: Any, angles: Any) -> Any:
+    """Rotate the pairs of columns (i, i + half) of each head by its position's angles, in FP32."""
+    wide, (cosines, sines) = x.float(), angles
+    first, second = wide.chunk(2, dim=-1)
+    return (wide * cosines + torch.cat((-second, first), dim=-1) * sines).to(x.dtype)
 
 
 class GptMlp(nn.Module):
-    """A product to four times the width, GELU, and a product back."""
+    """A product to a larger width, GELU, and a product back."""
 
-    def __init__(self, model: Gpt) -> None:
+    def __init__(self, model: Described) -> None:
         super().__init__()
         self.norm = GptNorm(model.width)
         self.up = nn.Linear(model.width, model.inner, bias=False)
@@ -127,15 +133,47 @@ class GptMlp(nn.Module):
         return self.down(functional.gelu(self.up(self.norm(x))))
 
 
-class Block(Recomputable):
-    """Attention and perceptron, each added to what it got."""
+class LlamaMlp(nn.Module):
+    """SwiGLU: a product through SiLU, times another product, followed by a third product."""
+
+    def __init__(self, model: Described) -> None:
+        super().__init__()
+        self.norm = LlamaNorm(model.width)
+        self.gate = nn.Linear(model.width, model.inner, bias=False)
+        self.up = nn.Linear(model.width, model.inner, bias=False)
+        self.down = nn.Linear(model.inner, model.width, bias=False)
+
+    def forward(self, x: Any) -> Any:
+        """Map (batch, length, width) to the same shape."""
+        x = self.norm(x)
+        return self.down(functional.silu(self.gate(x)) * self.up(x))
+
+
+class Block(nn.Module):
+    """Attention and perceptron, each added to what it got; it runs compiled, or with recomputed activations."""
+
+    checkpointing = NO_CHECKPOINTING
+    compiled: Callable[..., Any] | None = None
+    """``run``, compiled; None: it runs as it is."""
 
     def __init__(self, attention: nn.Module, mlp: nn.Module) -> None:
         super().__init__()
         self.attention, self.mlp = attention, mlp
 
+    def forward(self, *inputs: Any) -> Any:
+        """Map (batch, length, width), and what attention takes besides, to the same shape."""
+        return (self.compiled or self.run)(*inputs)
+
+    def run(self, *inputs: Any) -> Any:
+        """Return the result of ``body``; its activations are recomputed as requested."""
+        if self.checkpointing == NO_CHECKPOINTING or not torch.is_grad_enabled():
+            return self.body(*inputs)
+        contexts = {"context_fn": _selective_contexts} if self.checkpointing == SELECTIVE else {}
+        # No random numbers are drawn in a block.
+        return checkpoint(self.body, *inputs, use_reentrant=False, preserve_rng_state=False, **contexts)
+
     def body(self, x: Any, *places: Any) -> Any:
-        """Map (batch, length, width) to the same shape; ``places`` are what attention takes besides."""
+        """Pass attention and perceptron; ``places`` are what attention takes besides."""
         x = x + self.attention(x, *places)
         return x + self.mlp(x)
 
@@ -169,14 +207,25 @@ class LanguageModel(NamedModel):
 
 
 class Decoder(LanguageModel):
-    """A model that predicts each next token from those before it, with its loss."""
+    """A model that predicts each next token from those before it, with its loss; a subclass has its own embedding."""
 
-    def start(self, model: Any) -> None:
+    def __init__(self, model: Described, norm: type[GptNorm], mlp: Callable[[Described], nn.Module]) -> None:
         """Draw the weights from torch's generator; norms begin with ones."""
+        super().__init__()
+        self.tokens = nn.Embedding(model.vocabulary, model.width)
+        if "embedding.positions" in model.embeddings():
+            self.positions = nn.Embedding(model.positions, model.width)
+        blocks = (Block(Attention(model, norm), mlp(model)) for _ in range(model.layers))
+        self.blocks = nn.ModuleList(blocks)
+        self.norm = norm(model.width)
         for name, parameter in self.named_parameters():
             if parameter.dim() == 2:
                 added = name.endswith(("output.weight", "down.weight"))
                 nn.init.normal_(parameter, std=model.added_deviation if added else DEVIATION)
+        self._shape = (model.heads, model.shared_heads if SHARES_HEADS else model.heads, model.head)
+
+    def attention(self, batch: int, length: int) -> Shape:
+        return Shape(batch, length, *self._shape, causal=True)
 
     most_documents: int | None = None
     """The documents of a sequence that the kernel is prepared for; None: attention within documents has a mask."""
@@ -194,7 +243,14 @@ class Decoder(LanguageModel):
         return positions, mask_of(documents) if most is None else ends_of(begins, most)
 
     def hidden(self, tokens: Any, documents: Any = None) -> Any:
-        """Map tokens (batch, length), with their ``documents`` if packed, to what is classified (…, width)."""
+        """Map tokens (batch, length), with their ``documents`` if packed, to the classifier's input (…, width)."""
+        x, *inputs = self.embedded(tokens, documents)
+        for block in self.blocks:
+            x = block(x, *inputs)
+        return self.norm(x)
+
+    def embedded(self, tokens: Any, documents: Any) -> tuple[Any, ...]:
+        """Return the input of the first block, and what attention takes besides."""
         raise NotImplementedError
 
     def logits(self, *inputs: Any) -> Any:
@@ -231,103 +287,14 @@ def weighted_loss(logits: Any, targets: Any, weights: Any = None) -> Any:
 class GptModel(Decoder):
     """GPT-2."""
 
-    def __init__(self, model: Gpt) -> None:
-        super().__init__()
-        self.tokens = nn.Embedding(model.vocabulary, model.width)
-        self.positions = nn.Embedding(model.positions, model.width)
-        self.blocks = nn.ModuleList(Block(GptAttention(model), GptMlp(model)) for _ in range(model.layers))
-        self.norm = GptNorm(model.width)
-        self.start(model)
-        self._heads, self._head = model.heads, model.width // model.heads
+    def __init__(self, model: Described) -> None:
+        super().__init__(model, GptNorm, GptMlp)
 
-    def attention(self, batch: int, length: int) -> Shape:
-        return Shape(batch, length, self._heads, self._heads, self._head, causal=True)
-
-    def hidden(self, tokens: Any, documents: Any = None) -> Any:
-        """Map tokens (batch, length), with their ``documents`` if packed, to what is classified (…, width)."""
-        inputs: list[Any] = []
+    def embedded(self, tokens: Any, documents: Any) -> tuple[Any, ...]:
         if documents is None:
-            x = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]]
-        else:
-            positions, *inputs = self.borders(documents)
-            x = self.tokens(tokens) + self.positions(positions)
-        for block in self.blocks:
-            x = block(x, *inputs)
-        return self.norm(x)
-
-
-SHARES_HEADS = torch.__version__ >= "2.5"
-"""Whether torch's attention supports fewer key-value heads than query heads."""
-
-
-class LlamaNorm(GptNorm):
-    """RMSNorm: the last axis divided by the root of its mean square, times a weight."""
-
-    def forward(self, x: Any) -> Any:
-        return functional.rms_norm(x, self.weight.shape, self.weight, NORM_EPSILON)
-
-
-class LlamaAttention(nn.Module):
-    """Causal attention, within documents if it gets their ``borders``; query heads share key-value heads."""
-
-    cudnn = varlen = False
-
-    def __init__(self, model: Llama) -> None:
-        super().__init__()
-        own, shared = model.attended_width, model.shared_width
-        self.norm = LlamaNorm(model.width)
-        self.qkv = nn.Linear(model.width, own + 2 * shared, bias=False)
-        self.output = nn.Linear(own, model.width, bias=False)
-        self._widths, self._head = (own, shared, shared), model.head
-        self._group = model.heads // model.shared_heads
-
-    def forward(self, x: Any, angles: Any, borders: Any = None) -> Any:
-        """Map (batch, length, width) to the same shape; ``angles`` are cosines and sines, (2, …, length, head)."""
-        batch, length, _ = x.shape
-        queries, keys, values = (
-            part.view(batch, length, -1, self._head).transpose(1, 2)
-            for part in self.qkv(self.norm(x)).split(self._widths, dim=2)
-        )
-        queries, keys = turned(queries, angles), turned(keys, angles)
-        if borders is None:
-            attended = attend_shared(queries, keys, values, self._group, self.cudnn)
-        else:
-            attended = attend_within((queries, keys, values), borders, self.varlen)
-        return self.output(attended.transpose(1, 2).reshape(batch, length, -1))
-
-
-def turned(x: Any, angles: Any) -> Any:
-    """Rotate the pairs of columns (i, i + half) of each head by its position's angles, in FP32."""
-    wide, (cosines, sines) = x.float(), angles
-    first, second = wide.chunk(2, dim=-1)
-    return (wide * cosines + torch.cat((-second, first), dim=-1) * sines).to(x.dtype)
-
-
-def attend_shared(queries: Any, keys: Any, values: Any, group: int, cudnn: bool) -> Any:
-    """Return the output of attention with shared key-value heads.
-
-    Torch's kernels do not share heads in FP32 and on CPUs; keys and values are then repeated for each query head.
-    """
-    if SHARES_HEADS and queries.is_cuda and queries.dtype != torch.float32:
-        return attend((queries, keys, values), cudnn, is_causal=True, enable_gqa=True)
-    keys, values = (part.repeat_interleave(group, dim=1) for part in (keys, values))
-    return attend((queries, keys, values), cudnn, is_causal=True)
-
-
-class LlamaMlp(nn.Module):
-    """SwiGLU: a product through SiLU, times another product, followed by a third product."""
-
-    def __init__(self, model: Llama) -> None:
-        super().__init__()
-        self.norm = LlamaNorm(model.width)
-        self.gate = nn.Linear(model.width, model.inner, bias=False)
-        self.up = nn.Linear(model.width, model.inner, bias=False)
-        self.down = nn.Linear(model.inner, model.width, bias=False)
-
-    def forward(self, x: Any) -> Any:
-        """Map (batch, length, width) to the same shape."""
-        x = self.norm(x)
-        return self.down(functional.silu(self.gate(x)) * self.up(x))
+            return (self.tokens(tokens) + self.positions.weight[: tokens.shape[1]],)
+        positions, borders = self.borders(documents)
+        return self.tokens(tokens) + self.positions(positions), None, borders
 
 
 class LlamaModel(Decoder):
@@ -337,20 +304,10 @@ class LlamaModel(Decoder):
 
     def __init__(self, model: Llama, length: int) -> None:
         """Build it with fresh weights, for sequences of up to ``length`` tokens."""
-        super().__init__()
-        self.tokens = nn.Embedding(model.vocabulary, model.width)
-        blocks = (Block(LlamaAttention(model), LlamaMlp(model)) for _ in range(model.layers))
-        self.blocks = nn.ModuleList(blocks)
-        self.norm = LlamaNorm(model.width)
+        super().__init__(model, LlamaNorm, LlamaMlp)
         turns = torch.tensor(model.rotation.frequencies(model.head // 2), dtype=torch.float64)
         angles = torch.outer(torch.arange(length, dtype=torch.float64), turns).repeat(1, 2)
         self.register_buffer("angles", torch.stack((angles.cos(), angles.sin())).float(), persistent=False)
-        self.start(model)
-        self._shape = (model.heads, model.shared_heads, model.head)
-
-    def attention(self, batch: int, length: int) -> Shape:
-        heads, shared_heads, head = self._shape
-        return Shape(batch, length, heads, shared_heads if SHARES_HEADS else heads, head, causal=True)
 
     def _apply(self, fn: Callable[[Any], Any], recurse: bool = True) -> "LlamaModel":
         """Leave the angles in FP32 when the weights are cast: 16 bits cannot distinguish distant positions."""
@@ -359,14 +316,9 @@ class LlamaModel(Decoder):
         self.angles = angles.to(self.angles.device)
         return self
 
-    def hidden(self, tokens: Any, documents: Any = None) -> Any:
-        """Map tokens (batch, length), with their ``documents`` if packed, to the classifier's input (…, width)."""
-        x = self.tokens(tokens)
-        inputs: tuple[Any, ...] = (self.angles[:, : tokens.shape[1]],)
-        if documents is not None:
-            positions, borders = self.borders(documents)
-            # The same for all heads.
-            inputs = (self.angles[:, positions].unsqueeze(2), borders)
-        for block in self.blocks:
-            x = block(x, *inputs)
-        return self.norm(x)
+    def embedded(self, tokens: Any, documents: Any) -> tuple[Any, ...]:
+        if documents is None:
+            return self.tokens(tokens), self.angles[:, : tokens.shape[1]]
+        positions, borders = self.borders(documents)
+        # The same for all heads.
+        return self.tokens(tokens), self.angles[:, positions].unsqueeze(2), borders

@@ -117,7 +117,7 @@ class BertModel(LanguageModel):
         self.pooler = nn.Linear(model.width, model.width)
         self.sentences = nn.Linear(model.width, 2)
         self._dropout, self._padded = dropout, padded
-        self._heads, self._head = model.heads, model.width // model.heads
+        self._shape = (model.heads, model.heads, model.head)
         for name, parameter in self.named_parameters():
             if parameter.dim() == 2:
                 nn.init.normal_(parameter, std=DEVIATION)
@@ -125,8 +125,7 @@ class BertModel(LanguageModel):
                 nn.init.zeros_(parameter)
 
     def attention(self, batch: int, length: int) -> Shape:
-        heads, head = self._heads, self._head
-        return Shape(batch, length, heads, heads, head, False, self._padded, self._dropout)
+        return Shape(batch, length, *self._shape, False, self._padded, self._dropout)
 
     def heads(self, tokens: Any, segments: Any, lengths: Any, places: Any) -> tuple[Any, Any]:
         """Return the logits of the words at ``places`` alone, and those of the next sentence (batch, 1, 2)."""

@@ -13,59 +13,89 @@ keys turned by their positions, several heads of queries to one of keys and valu
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 NORM_EPSILON, DEVIATION = 1e-5, 0.02
 """``DEVIATION`` of the weights at the start: those of the two products that a block adds to its input are smaller."""
 
+Shapes = dict[str, tuple[int, ...]]
+
 
 @dataclass(frozen=True)
-class Decoder:
-    """A row of equal blocks, each of attention and a perceptron, between an embedding and itself as the classifier."""
+class Transformer:
+    """A row of equal blocks, each of attention and a perceptron ``inner`` wide, behind an embedding.
+
+    ``heads`` of queries of ``head`` columns each, ``shared_heads`` of keys and values: head h of the queries attends to
+    head ``h // (heads / shared_heads)`` of these.
+    """
+
+    opening: ClassVar[tuple[str, ...]] = ("mlp.up",)
+    """The products of the perceptron that get a block's input."""
 
     layers: int
     heads: int
     width: int
     vocabulary: int
     positions: int
+    shared_heads: int
+    head: int
+    inner: int
 
     @property
     def attended_width(self) -> int:
-        """Return the width of all heads of queries together, which is that of what attention gives."""
-        return self.width
+        """Return the width of all heads of queries together, which is that of attention's result."""
+        return self.heads * self.head
 
     @property
-    def added_deviation(self) -> float:
-        """Return the deviation of the products whose results are added up along the blocks."""
-        return DEVIATION / math.sqrt(2 * self.layers)
+    def shared_width(self) -> int:
+        """Return the width of all keys, which is that of all values."""
+        return self.shared_heads * self.head
 
-    def block(self) -> dict[str, tuple[int, int]]:
-        """Return (outputs, inputs) of a block's products by name, in forward order."""
-        raise NotImplementedError
-
-    def embeddings(self) -> dict[str, tuple[int, int]]:
+    def embeddings(self) -> Shapes:
         """Return the shapes of the tables that are looked up, by name."""
-        return {"embedding.tokens": (self.vocabulary, self.width)}
+        tables = {"tokens": self.vocabulary, "positions": self.positions}
+        return {f"embedding.{name}": (rows, self.width) for name, rows in tables.items()}
 
     def products(self) -> dict[str, tuple[int, int]]:
         """Return (outputs, inputs) of every product with weights, by name, in forward order, less the classifier.
 
         The outputs of ``qkv`` are all queries, then all keys, then all values; each has its heads one after another.
         """
-        blocks, own = range(self.layers), self.block()
-        return {f"block{block}.{name}": shape for block in blocks for name, shape in own.items()}
+        block = {
+            "attention.qkv": (self.attended_width + 2 * self.shared_width, self.width),
+            "attention.output": (self.width, self.attended_width),
+            **dict.fromkeys(self.opening, (self.inner, self.width)),
+            "mlp.down": (self.width, self.inner),
+        }
+        return {
+            f"block{number}.{name}": shape for number in range(self.layers) for name, shape in block.items()
+        }
 
-    def shapes(self) -> dict[str, tuple[int, ...]]:
+    def shapes(self) -> Shapes:
         """Return the shape of every parameter by name; products are (outputs, inputs), as the classifier is."""
-        shapes: dict[str, tuple[int, ...]] = dict(self.embeddings())
+        raise NotImplementedError
+
+    def parameters(self) -> int:
+        """Return the number of parameters; the embedding that is the classifier too counts once."""
+        return sum(math.prod(shape) for shape in self.shapes().values())
+
+
+@dataclass(frozen=True)
+class Decoder(Transformer):
+    """A transformer with norms before each part of a block, no biases, and the embedding as the classifier."""
+
+    @property
+    def added_deviation(self) -> float:
+        """Return the deviation of the products whose results are added up along the blocks."""
+        return DEVIATION / math.sqrt(2 * self.layers)
+
+    def shapes(self) -> Shapes:
+        shapes = self.embeddings()
         for name, shape in self.products().items():
             # Before the first product of each part of a block.
             shapes.setdefault(f"{name.rpartition('.')[0]}.norm.weight", (self.width,))
             shapes[f"{name}.weight"] = shape
         return {**shapes, "norm.weight": (self.width,)}
-
-    def parameters(self) -> int:
-        """Return the number of parameters; the embedding that is the classifier too counts once."""
-        return sum(math.prod(shape) for shape in self.shapes().values())
 
     def multiply_adds(self, length: int) -> int:
         """Return those of the forward pass of one sequence: all products, and attention as if nothing were masked.
@@ -96,23 +126,13 @@ class Decoder:
 
 @dataclass(frozen=True)
 class Gpt(Decoder):
-    """GPT-2: positions are a second table, ``heads`` share the ``width``, the perceptron is four times as wide."""
+    """GPT-2, with layer norms and a table of positions."""
 
-    @property
-    def inner(self) -> int:
-        """Return the width inside a block's perceptron."""
-        return 4 * self.width
 
-    def embeddings(self) -> dict[str, tuple[int, int]]:
-        return {**super().embeddings(), "embedding.positions": (self.positions, self.width)}
-
-    def block(self) -> dict[str, tuple[int, int]]:
-        return {
-            "attention.qkv": (3 * self.width, self.width),
-            "attention.output": (self.width, self.width),
-            "mlp.up": (self.inner, self.width),
-            "mlp.down": (self.width, self.inner),
-        }
+def sizes(layers: int, heads: int, width: int, vocabulary: int, positions: int) -> dict[str, int]:
+    """Return the fields of a model whose heads divide its width and share nothing, with a perceptron of four widths."""
+    own = {"layers": layers, "heads": heads, "width": width, "vocabulary": vocabulary, "positions": positions}
+    return {**own, "shared_heads": heads, "head": width // heads, "inner": 4 * width}
 
 
 @dataclass(frozen=True)
@@ -142,34 +162,18 @@ class Rotation:
 
 @dataclass(frozen=True)
 class Llama(Decoder):
-    """Llama 3: ``heads`` of queries of ``head`` columns each, ``shared_heads`` of keys and values.
+    """Llama 3, with RMSNorm and SwiGLU; no table of positions, but a ``rotation`` of queries and keys.
 
-    Head h of the queries attends to head ``h // (heads / shared_heads)`` of keys and values. A pair that is turned is
-    column i of a head and column ``i + head / 2``, as in the published checkpoints of transformers.
+    A pair that is turned is column i of a head and column ``i + head / 2``, as in the published checkpoints of
+    transformers.
     """
 
-    shared_heads: int
-    head: int
-    inner: int
+    opening: ClassVar[tuple[str, ...]] = ("mlp.gate", "mlp.up")
+
     rotation: Rotation
 
-    @property
-    def attended_width(self) -> int:
-        return self.heads * self.head
-
-    @property
-    def shared_width(self) -> int:
-        """Return the width of all keys, which is that of all values."""
-        return self.shared_heads * self.head
-
-    def block(self) -> dict[str, tuple[int, int]]:
-        return {
-            "attention.qkv": (self.attended_width + 2 * self.shared_width, self.width),
-            "attention.output": (self.width, self.attended_width),
-            "mlp.gate": (self.inner, self.width),
-            "mlp.up": (self.inner, self.width),
-            "mlp.down": (self.width, self.inner),
-        }
+    def embeddings(self) -> Shapes:
+        return {"embedding.tokens": (self.vocabulary, self.width)}
 
 
 def shared_name(name: str) -> str:
@@ -199,13 +203,13 @@ LLAMA_TINY = Llama(
 # 124 373 760, 139 584, 1 235 814 400, 3 212 749 824 and 125 248 parameters; the reduced forms have 2 360 576, 8 653 312
 # and 3 147 008.
 ARCHITECTURES: Mapping[str, Decoder] = {
-    "gpt2_124m": Gpt(layers=12, heads=12, width=768, vocabulary=50304, positions=1024),
-    "gpt2_tiny": Gpt(layers=2, heads=4, width=64, vocabulary=512, positions=128),
+    "gpt2_124m": Gpt(**sizes(layers=12, heads=12, width=768, vocabulary=50304, positions=1024)),
+    "gpt2_tiny": Gpt(**sizes(layers=2, heads=4, width=64, vocabulary=512, positions=128)),
     "llama3.2_1b": LLAMA_3_2_1B,
     "llama3.2_3b": replace(LLAMA_3_2_1B, layers=28, heads=24, width=3072, head=128),
     "llama_tiny": LLAMA_TINY,
     # What the check of equal work trains in place of a model of that name: the same layers, fewer and smaller.
-    "gpt2_124m-reduced": Gpt(layers=2, heads=4, width=256, vocabulary=2048, positions=1024),
+    "gpt2_124m-reduced": Gpt(**sizes(layers=2, heads=4, width=256, vocabulary=2048, positions=1024)),
     "llama3.2_1b-reduced": replace(
         LLAMA_3_2_1B, layers=2, heads=8, width=512, vocabulary=2048, shared_heads=2, inner=2048
     ),
