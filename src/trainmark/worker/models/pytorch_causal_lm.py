@@ -285,7 +285,7 @@ class PyTorchDecoderTraining(PyTorchLanguageTraining):
 
         All ranks have equally many tokens that count.
         """
-        if not self.settings.packed:
+        if len(self.batch) == 1:
             return self.batch
         tokens, documents = self.batch
         weights = predicted(documents).float()
