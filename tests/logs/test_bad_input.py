@@ -338,9 +338,7 @@ def test_an_empty_file_has_the_status_empty(read: Reader) -> None:
     assert read(b"").status is Status.EMPTY
 
 
-@pytest.mark.parametrize(
-    "data", [bytes(range(256)) * 64, b"\x7fELF" + b"\0" * 500, b"PK\x03\x04 zip", "text".encode("utf-16")]
-)
+@pytest.mark.parametrize("data", [bytes(range(256)) * 64, b"\x7fELF" + b"\0" * 500, b"PK\x03\x04 zip"])
 def test_a_binary_is_unreadable(read: Reader, data: bytes) -> None:
     assert read(data).status is Status.UNREADABLE
 

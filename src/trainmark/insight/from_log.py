@@ -18,6 +18,7 @@ from trainmark.logs import Facts, ParsedLog, Problem
 from trainmark.logs.events import read_events, read_parameters
 from trainmark.logs.plausibility import stalls
 from trainmark.logs.transport import DamagedError, UnusableFileError, clean, log_of_run, open_log, unpack
+from trainmark.logs.wrapping import unwrap
 from trainmark.measure.device_peaks import find_peak
 from trainmark.measure.rules import find_rule, measure_log, noise
 from trainmark.measure.rules.row import reading_problems
@@ -238,7 +239,7 @@ def _device(hardware: str | None) -> tuple[str | None, int | None]:
 def _head(path: Path) -> Iterator[str]:
     try:
         with open_log(path) as file, unpack(file) as unpacked:
-            head = unpacked.read(HEAD_BYTES)
+            head = unwrap(unpacked).read(HEAD_BYTES)
     except (OSError, UnusableFileError, DamagedError):
         # The log reader reports a damaged archive; no settings can be read from it.
         head = b""

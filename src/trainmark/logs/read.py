@@ -59,6 +59,7 @@ from trainmark.logs.transport import (
     read_pieces,
     unpack,
 )
+from trainmark.logs.wrapping import reads_times, unwrap
 from trainmark.schema.precision import HALF, SINGLE, Precision
 
 _WORD = r"(?:(?<=[\W_])|^)"  # a token starts at the name's start or after a separator
@@ -386,11 +387,16 @@ def read_stream(
     """
     collected, harness = LogCollector(formats), None
     _keep_freed_memory()
+    with_times = isinstance(formats, GivenFormats) and any(
+        reads_times(known.records) for known in formats.formats
+    )
     damage: str | None = None
     try:
         with unpack(stream) as unpacked, np.errstate(all="ignore"):
             try:
-                for piece in read_pieces(unpacked, ranks=collected.streams.ranks):
+                for piece in read_pieces(
+                    unwrap(unpacked, with_times=with_times), ranks=collected.streams.ranks
+                ):
                     if collected.total_bytes == 0 and (sign := binary_kind(piece)):
                         return unreadable_log(name, f"is not text ({sign})")
                     start = len(collected.head)

@@ -574,8 +574,6 @@ class Recording(RawIOBase):
 def binary_kind(piece: bytes) -> str | None:
     """Return the kind of binary that begins with ``piece``; ``None`` for text."""
     head = piece[:4096]
-    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return "UTF-16: save it as UTF-8"
     if head.startswith(_BINARY_SIGNS):
         return "a binary or archive; logs are read from gzip, bzip2, xz, Zstandard, tar and zip"
     odd = len(head.translate(None, bytes(range(7, 14)) + bytes(range(27, 256))))

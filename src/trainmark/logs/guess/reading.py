@@ -41,6 +41,7 @@ from trainmark.logs.guess.line_fields import (
 from trainmark.logs.model import Floats, Scope, Witness, median
 from trainmark.logs.records import HEAD_BYTES
 from trainmark.logs.transport import DamagedError, longest_rank, strip_colours, unpack
+from trainmark.logs.wrapping import unwrap
 from trainmark.printable import significant
 
 _CLOSE = 0.05
@@ -588,7 +589,7 @@ def proposed_format(guess: Guess) -> Format:
 def _head_of(stream: BinaryIO) -> bytes:
     try:
         with unpack(stream) as unpacked:
-            return strip_colours(longest_rank(unpacked.read(HEAD_BYTES)))
+            return strip_colours(longest_rank(unwrap(unpacked, with_times=True).read(HEAD_BYTES)))
     except DamagedError:
         return b""
 

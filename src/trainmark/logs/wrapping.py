@@ -1,0 +1,150 @@
+"""Text of logs that were wrapped: UTF-16, and lines as values of JSON objects, by containers and log collectors.
+
+Docker writes ``{"log": "…\\n", "stream": "stdout", "time": "…"}``; Elasticsearch, Loki, Google Cloud and Python's JSON
+loggers write the line as ``message``, ``line``, ``textPayload`` or ``msg``. Objects with numbers of their own are a
+program's records, and stay as they are.
+"""
+
+import codecs
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, BinaryIO, cast
+
+_Decode = Callable[[bytes], bytes]
+_BYTE_ORDER_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_HEAD_BYTES = 1 << 15
+_LONGEST_LINE = 1 << 24
+_PLAIN = bytes(range(7, 14)) + bytes(range(27, 127))
+_MOSTLY = 0.9
+"""Least share of characters that are plain ones in a text of UTF-16 without a byte order mark."""
+_WRAPPED = 0.8
+"""Least share of lines that are wrapped; the others are those of the collector."""
+_TEXT_KEYS = ("textPayload", "log", "message", "msg", "line", "MESSAGE")
+_TIME_KEYS = ("time", "timestamp", "@timestamp", "asctime", "ts", "date")
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d")
+_LINE_END = "\n"
+_NUMBERS = frozenset(
+    (
+        *("lineno", "line_no", "levelno", "level", "priority", "severity_number"),
+        *("process", "processid", "thread", "threadid", "pid", "tid", "rank", "local_rank", "node_rank"),
+        *("ts", "time", "timestamp", "created", "msecs", "relativecreated"),
+    )
+)
+"""Keys, in small letters, of numbers that loggers add to a line."""
+
+
+class Unwrapping:
+    """A reader of a stream that returns the text of a wrapped log, and any other stream as it is."""
+
+    def __init__(self, stream: BinaryIO, *, with_times: bool) -> None:
+        self._stream = stream
+        self._with_times = with_times
+        self._decode: _Decode | None = None
+        self._is_known = False
+
+    def read(self, size: int = -1) -> bytes:
+        """Return about ``size`` bytes of text; empty at the end."""
+        data = self._stream.read(size)
+        if not self._is_known:
+            self._decode, self._is_known = _decoder(data, with_times=self._with_times), True
+        if self._decode is None:
+            return data
+        while not (text := self._decode(data)) and data:
+            data = self._stream.read(size)
+        return text
+
+
+def unwrap(stream: BinaryIO, *, with_times: bool = False) -> BinaryIO:
+    """Return ``stream`` as a reader of the text that its lines or its encoding wrap.
+
+    ``with_times`` puts the time of a wrapped line behind it, where no pattern expects another end of the line.
+    """
+    return cast(BinaryIO, Unwrapping(stream, with_times=with_times))
+
+
+def reads_times(records: Sequence[re.Pattern[bytes]]) -> bool:
+    """Return whether a pattern reads a time stamp behind its other fields, as in a wrapped line."""
+    return any(
+        0 < pattern.groupindex.get("stamp", 0) == max(pattern.groupindex.values(), default=1) > 1
+        for pattern in records
+    )
+
+
+def _decoder(start: bytes, *, with_times: bool) -> _Decode | None:
+    """Return what decodes the pieces of a stream with that ``start``; None if nothing needs to."""
+    if encoding := _wide_encoding(start):
+        decoder = codecs.getincrementaldecoder(encoding)("replace")
+        return lambda data: decoder.decode(data, final=not data).encode()
+    head = start[:_HEAD_BYTES]
+    key = _text_key(head[: head.rfind(b"\n") + 1] or head) if b'{"' in head else None
+    return _Objects(key, _TIME_KEYS if with_times else ()) if key is not None else None
+
+
+def _wide_encoding(start: bytes) -> str | None:
+    """Return the name of UTF-16 if ``start`` is of it, with or without a byte order mark."""
+    if start.startswith(_BYTE_ORDER_MARKS):
+        return "utf-16"
+    head = start[: _HEAD_BYTES - len(start) % 2]
+    halves = {"utf-16-le": (head[1::2], head[::2]), "utf-16-be": (head[::2], head[1::2])}
+    for name, (high, low) in halves.items():
+        if high.count(0) > _MOSTLY * len(high) and len(low.translate(None, _PLAIN)) < (1 - _MOSTLY) * len(
+            low
+        ):
+            return name
+    return None
+
+
+def _text_key(head: bytes) -> str | None:
+    """Return the key of the text in the objects of ``head``; None if its lines are no wrapped text."""
+    lines = [line for line in head.split(b"\n") if line.strip()]
+    found = [one for line in lines if (one := _object(line)) is not None]
+    if len(found) < _WRAPPED * len(lines) or any(map(_has_numbers, found)):
+        return None
+    return next(
+        (key for key in _TEXT_KEYS if found and all(isinstance(one.get(key), str) for one in found)), None
+    )
+
+
+def _object(line: bytes) -> dict[str, Any] | None:
+    if not line.startswith(b"{"):
+        return None
+    try:
+        found = json.loads(line)
+    except ValueError:  # the line is damaged, or no UTF-8
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _has_numbers(one: dict[str, Any]) -> bool:
+    return any(isinstance(value, int | float) and key.lower() not in _NUMBERS for key, value in one.items())
+
+
+class _Objects:
+    """Decodes pieces of lines that are JSON objects with the text at ``key``, and its time at one of ``times``."""
+
+    def __init__(self, key: str, times: Sequence[str]) -> None:
+        self._key, self._times = key, times
+        self._carry = b""
+
+    def __call__(self, data: bytes) -> bytes:
+        text = self._carry + data
+        cut = text.rfind(b"\n") + 1 if data and len(text) < _LONGEST_LINE else len(text)
+        self._carry = text[cut:]
+        return b"".join(map(self._line, text[:cut].splitlines(keepends=True)))
+
+    def _line(self, line: bytes) -> bytes:
+        one = _object(line)
+        text = one.get(self._key) if one is not None else None
+        if one is None or not isinstance(text, str):
+            return line
+        # Docker writes a line in parts, of which only the last one ends it; a progress bar begins with its line's end.
+        is_part = "stream" in one and "time" in one and not text.endswith("\n")
+        stamp = next((time for key in self._times if _is_time(time := one.get(key))), None)
+        if stamp is not None and (not is_part or text.startswith("\r")):
+            text = f"{text.rstrip()} {stamp}"
+        return f"{text.removesuffix(_LINE_END)}{'' if is_part else _LINE_END}".encode("utf-8", "replace")
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, str) and _TIME.match(value) is not None
