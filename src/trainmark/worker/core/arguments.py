@@ -12,18 +12,16 @@ from .settings import SYNTHETIC, Settings, count, from_flags, loss_scale, positi
 from .task import Task
 
 SCHEDULES = ("cosine", "step", "linear", "constant")
-
-NATIVE = "native"
-"""The collective, and the exchange of gradients, that every framework has: its own."""
+NATIVE = "native"  # the collective, and the exchange of gradients, that every framework has: its own
 
 
 def parse(arguments: Sequence[str], world_size: int) -> Settings:
-    """Return the settings; a flag that cannot be used ends the program with exit code 2, as argparse does.
+    """Return the settings, of the task's type; a flag that cannot be used ends the program with exit code 2.
 
-    They are of the task's own type. ``world_size`` gives the recipe's learning rate its global batch.
+    ``world_size`` gives the recipe's learning rate its global batch.
     """
-    parser, task = _parser(list(arguments))
-    given = parser.parse_args(list(arguments))
+    parser, task = _parser(arguments)
+    given = parser.parse_args(arguments)
     if given.warmup_steps < 1:
         parser.error("--warmup-steps must be at least 1: the first step is never part of the measured window")
     if given.steps <= given.warmup_steps:
@@ -53,11 +51,7 @@ def _path(text: str) -> str:
     return str(Path(text).absolute())
 
 
-def _data(text: str) -> str:
-    return text if text == SYNTHETIC else _path(text)
-
-
-def _parser(words: list[str]) -> tuple[argparse.ArgumentParser, Task[Any]]:
+def _parser(words: Sequence[str]) -> tuple[argparse.ArgumentParser, Task[Any]]:
     """Return the flags of the task that the words ask for, by its name or by its model, and the task."""
     early = argparse.ArgumentParser(prog="trainmark-worker", add_help=False, allow_abbrev=False)
     early.add_argument("--task", choices=task_names())
@@ -77,7 +71,8 @@ def _parser(words: list[str]) -> tuple[argparse.ArgumentParser, Task[Any]]:
     add("--precision", choices=PRECISIONS, default="fp32", help="fp32 means that TF32 is off")
     add("--batch-per-device", type=positive, default=32, metavar="N", help="samples per rank")
     add("--compiler", default="none", help="a compiler of the framework")
-    add("--data", type=_data, default=SYNTHETIC, help="synthetic, or the path of real data")
+    data = "synthetic, or the path of real data"
+    add("--data", type=lambda text: text if text == SYNTHETIC else _path(text), default=SYNTHETIC, help=data)
     add("--loader", default="native", help="the loader of real data")
     add("--loader-workers", type=count, default=2, metavar="N", help="for each rank")
     add("--device", choices=("auto", "cpu", "cuda"), default="auto", help="the device of the rank")

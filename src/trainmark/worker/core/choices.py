@@ -11,7 +11,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ from .folders import PACKAGE
 from .outcomes import UNSUPPORTED, RunError
 from .place import Place
 from .settings import Settings
+
+GAPS, ANY = "gaps.json", "any"
 
 
 def one_of(framework: str, axis: str, name: str, there: Iterable[str]) -> None:
@@ -55,9 +57,6 @@ def own_gpu(
     raise RunError(UNSUPPORTED, reason)
 
 
-GAPS, ANY = "gaps.json", "any"
-
-
 def refuse_gaps(settings: Settings, place: Place, device: str) -> None:
     """Raise ``RunError`` with the reason of the first gap that matches the run; ``device`` is ``cpu`` or ``cuda``."""
     axes: dict[str, Any] = {
@@ -67,17 +66,12 @@ def refuse_gaps(settings: Settings, place: Place, device: str) -> None:
         "nodes": place.world_size // place.local_world_size,
         "devices_per_node": place.local_world_size,
     }
-    for gap in _gaps(settings.framework, settings.task):
-        if all(_matches(axes.get(axis), wanted) for axis, wanted in gap["when"].items()):
-            raise RunError(UNSUPPORTED, gap["reason"])
-
-
-def _gaps(framework: str, task: str) -> Iterator[Mapping[str, Any]]:
     paths = [Path(root, GAPS) for root in sys.modules[PACKAGE].__path__]
     tables = [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.is_file()]
-    for row, column in ((framework, task), (framework, ANY), (ANY, ANY)):
-        for table in tables:
-            yield from table.get(row, {}).get(column, ())
+    for row, column in ((settings.framework, settings.task), (settings.framework, ANY), (ANY, ANY)):
+        for gap in (gap for table in tables for gap in table.get(row, {}).get(column, ())):
+            if all(_matches(axes.get(axis), wanted) for axis, wanted in gap["when"].items()):
+                raise RunError(UNSUPPORTED, gap["reason"])
 
 
 def _matches(value: Any, wanted: str) -> bool:

@@ -17,9 +17,8 @@ asks for, is computed from the observed gradients of all steps so far (``optimiz
 with one l and d for all elements of a parameter; b is that direction without the recipe's clipping. Nothing of this is
 taken from what the worker says of itself. Sums are in float64.
 
-A compiled step is not looked into: what a compiler makes of a network has no layers that could be asked. It is
-done, three times, by the function that is timed, and what it does to the weights and the running statistics is told;
-that is compared with the same framework's step without a compiler.
+A compiled step is not looked into: what a compiler makes of a network has no layers that could be observed. Of it only
+what it does to the weights and the running statistics is compared, with the framework's step without a compiler.
 
 A task with tables has another batch for the second step: with one batch alone a row that it does not look up has no
 gradient and no moments for ever, and an optimizer that leaves such rows alone does what the published one does.
@@ -27,71 +26,62 @@ gradient and no moments for ever, and an optimizer that leaves such rows alone d
 
 import zlib
 from collections.abc import Mapping
+from itertools import combinations_with_replacement
 from typing import Any
 
 from .optimizers import Directions, clipping
 from .settings import Settings
 from .task import Check
-from .training import Training
+from .training import NONE, Training
 
 SCHEMA = "trainmark.equivalence/1"
 STEPS = 3
-OBSERVED = "none"
-"""The compiler with which a step can be looked into: no compiler."""
 
 
 def observe_training(training: Training, settings: Settings) -> dict[str, Any]:
-    """Train ``STEPS`` steps on the input of ``settings.equivalence``; return what was seen, ready for JSON.
+    """Train ``STEPS`` steps on the input of ``settings.equivalence``; return what was observed, ready for JSON.
 
     Raises OSError or ValueError when the input cannot be read.
     """
-    check, is_trainable = training.task.check(settings), training.task.is_trainable
+    check, is_observed = training.task.check(settings), settings.compiler == NONE
     weights, batch = _given(settings, check)
     training.load_weights(weights)
     training.set_batch(*batch)
     layers: dict[str, Any] = {}
-    if settings.compiler == OBSERVED:
+    if is_observed:
         # Another loss on the same weights and batch than that of the first step is a random part's work.
         layers["repeated_loss"] = float(training.observe().loss)
         training.load_weights(weights)
-    names = [name for name in check.shapes if is_trainable(name)]
+    names = [name for name in check.shapes if training.task.is_trainable(name)]
+    statistics = [name for name in check.shapes if name not in names]
     before, steps, directions = training.read_weights(), [], Directions(settings.recipe)
     previous: dict[str, Any] = {}
     for index in range(STEPS):
         if check.other is not None:
             training.set_batch(*(check.other(batch) if index % 2 else batch))
-        observed = training.observe() if settings.compiler == OBSERVED else None
+        observed = training.observe() if is_observed else None
         if observed is not None:
             training.load_weights(before)
         training.step(index)
         training.synchronize()
         after = training.read_weights()
         updates = {name: before[name] - after[name] for name in names}
-        done: dict[str, Any] = {
-            "updates": {name: sketch(name, update) for name, update in updates.items()},
-            "statistics": {
-                name: sketch(name, check.statistic(_double(before[name]), _double(after[name])))
-                for name in check.shapes
-                if not is_trainable(name)
-            },
+        done: dict[str, Any] = {"updates": {name: sketch(name, update) for name, update in updates.items()}}
+        done["statistics"] = {
+            name: sketch(name, check.statistic(_double(before[name]), _double(after[name])))
+            for name in statistics
         }
         if observed is not None:
             gradients = observed.gradients
             done.update(loss=float(observed.loss), **check.outputs(observed))
             done["gradients"] = {name: sketch(name, gradients[name]) for name in names}
             factor = clipping(gradients, settings.recipe)
-            done["moments"] = {
-                name: _products(
-                    {
-                        "u": updates[name],
-                        "g": gradients[name],
-                        "w": before[name],
-                        **({"p": previous[name]} if previous else {}),
-                        **directions.next(name, gradients[name], factor),
-                    }
-                )
-                for name in names
-            }
+            done["moments"] = {}
+            for name in names:
+                vectors = {"u": updates[name], "g": gradients[name], "w": before[name]}
+                vectors |= {"p": previous[name]} if previous else {}
+                vectors |= directions.next(name, gradients[name], factor)
+                done["moments"][name] = _products(vectors)
             if index == 0:
                 layers.update(check.layers(observed))
                 layers.update({} if check.reach is None else check.reach(observed, before))
@@ -117,15 +107,13 @@ def _given(settings: Settings, check: Check) -> tuple[dict[str, Any], list[Any]]
     assert settings.equivalence is not None
     with np.load(settings.equivalence) as given:
         arrays = {name: given[name] for name in given.files}
-    missing = [name for name in check.inputs if name not in arrays]
-    if missing:
-        raise ValueError(f"{settings.equivalence} has no {missing[0]}")
+    for name in check.inputs:
+        if name not in arrays:
+            raise ValueError(f"{settings.equivalence} has no {name}")
     batch = [arrays.pop(name) for name in check.inputs]
-    wrong = [
-        name for name, shape in check.shapes.items() if name not in arrays or arrays[name].shape != shape
-    ]
-    if wrong:
-        raise ValueError(f"{settings.equivalence} has no weights of this model for {wrong[0]}")
+    for name, shape in check.shapes.items():
+        if name not in arrays or arrays[name].shape != shape:
+            raise ValueError(f"{settings.equivalence} has no weights of this model for {name}")
     return arrays, batch
 
 
@@ -147,9 +135,9 @@ def sketch(name: str, array: Any) -> dict[str, float]:
 def _products(vectors: Mapping[str, Any]) -> dict[str, float]:
     """Return the inner products from which learning rate, decay and momentum are solved, of one parameter.
 
-    u: this step's update; p: that of the step before (none for the first); g: gradient; w: weights before; a: the
-    direction of an adaptive optimizer.
+    u: this step's update; p: that of the step before (none for the first); g: gradient; w: weights before; a and b: the
+    directions of an adaptive optimizer.
     """
     doubles = {key: _double(vectors[key]).ravel() for key in sorted(vectors)}
-    keys = list(doubles)
-    return {a + b: float(doubles[a] @ doubles[b]) for i, a in enumerate(keys) for b in keys[i:]}
+    pairs = combinations_with_replacement(doubles, 2)
+    return {one + other: float(doubles[one] @ doubles[other]) for one, other in pairs}

@@ -10,10 +10,7 @@ from .outcomes import FAILED, RunError, first_sentence
 from .place import Place
 from .queues import UNCOUNTED, Loading, SampleCounter
 
-TRAIN, MANIFEST = (
-    "train.bin",
-    "dataset.json",
-)  # a data set's training samples, and its description next to them
+TRAIN, MANIFEST = "train.bin", "dataset.json"  # of a data set: its training samples, its description
 
 
 class Feed:

@@ -8,9 +8,7 @@ from typing import Any
 from .outcomes import UNSUPPORTED, RunError, first_sentence
 from .task import Task
 
-PACKAGE = (__package__ or "").rpartition(".")[0]
-"""The worker's package, by the name under which it was loaded."""
-
+PACKAGE = (__package__ or "").rpartition(".")[0]  # the worker's, by the name under which it was loaded
 TASKS, BACKENDS, MODELS = "tasks", "backends", "models"
 
 
@@ -57,7 +55,6 @@ def import_trainer(framework: str, task: str) -> Any:
 
 
 def _import_of(framework: str, *path: str) -> Any:
-    """Import a framework's part of the worker, and with it the framework."""
     try:
         return _import(*path)
     except Exception as error:

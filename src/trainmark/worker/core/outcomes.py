@@ -9,19 +9,15 @@ OOM, FAILED, UNSUPPORTED, INVALID = "oom", "failed", "unsupported", "invalid"
 
 
 class RunError(Exception):
-    """The run cannot be finished; raised where the reason is known, and shown once by ``program.main``.
-
-    ``outcome`` is one of the words above; ``reason`` is one sentence. ``peer_lost`` says that this rank only
-    suffered from the end of another one, so that a reader looks for the cause in that rank's own words.
-    ``peak_memory_bytes``: the most that this rank had in use, where that says something of its end.
-    """
+    """The run cannot be finished; raised where the reason is known, and shown once by ``program.main``."""
 
     def __init__(
         self, outcome: str, reason: str, peer_lost: bool = False, peak_memory_bytes: int | None = None
     ) -> None:
         super().__init__(outcome, reason, peer_lost, peak_memory_bytes)
-        self.outcome, self.reason = outcome, reason
-        self.peer_lost, self.peak_memory_bytes = peer_lost, peak_memory_bytes
+        self.outcome, self.reason = outcome, reason  # one of the words above, and one sentence
+        self.peer_lost = peer_lost  # the rank only suffered from the end of another one, which has the cause
+        self.peak_memory_bytes = peak_memory_bytes  # the most in use, where that says something of its end
 
     def __str__(self) -> str:
         """Return outcome and reason, as the line on standard error has them."""

@@ -4,6 +4,7 @@ Some collectives have no barrier that ends when a rank dies, exchange no 64-bit 
 only after half a minute. A closed connection reveals a lost rank at once.
 """
 
+import contextlib
 import json
 import queue
 import socket
@@ -16,8 +17,8 @@ from .outcomes import FAILED, RunError
 from .place import Place, Ranks
 from .signals import doing
 
-MEET_S, PORT_OFFSET = 600.0, 1
-"""The seconds that a rank waits for the others to start; the offset from the port that a framework's scheduler uses."""
+MEET_S = 600.0  # how long a rank waits for the others to start
+PORT_OFFSET = 1  # from the port that a framework's scheduler uses
 
 
 class Peers(Ranks):
@@ -32,7 +33,7 @@ class Peers(Ranks):
         self._on_lost, self._leaving = on_lost, False
         self._links: dict[int, _Link] = {}
         self._problem: RunError | None = None
-        self._answers: queue.SimpleQueue[Any] | None = None
+        self._answers: queue.SimpleQueue[tuple[Any, Exception | None]] | None = None
         if place.world_size == 1:
             return
         assert place.address is not None
@@ -73,24 +74,21 @@ class Peers(Ranks):
 
         It runs in a separate thread, because a thread that waits in C++ cannot be interrupted.
         """
-        answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        answers: queue.SimpleQueue[tuple[Any, Exception | None]] = queue.SimpleQueue()
         self._answers = answers
         if self._problem is not None:
-            answers.put(self._problem)
+            answers.put((None, self._problem))
 
         def work() -> None:
             try:
-                answers.put((True, blocking()))
+                answers.put((blocking(), None))
             except Exception as error:
-                answers.put((False, error))
+                answers.put((None, error))
 
         threading.Thread(target=work, daemon=True).start()
-        answer, self._answers = answers.get(), None
-        if isinstance(answer, RunError):
-            raise answer
-        good, value = answer
-        if not good:
-            raise value
+        (value, failure), self._answers = answers.get(), None
+        if failure is not None:
+            raise failure
         return value
 
     def leave(self) -> None:
@@ -107,7 +105,7 @@ class Peers(Ranks):
                 connection.settimeout(None)
                 link = _Link(connection)
                 rank = link.hello()
-                if rank is not None and 0 < rank < self.place.world_size and rank not in self._links:
+                if rank in range(1, self.place.world_size) and rank not in self._links:
                     self._links[rank] = link
                 else:
                     link.close()
@@ -117,7 +115,7 @@ class Peers(Ranks):
     def _lost(self, problem: RunError) -> None:
         self._problem, answers = problem, self._answers
         if answers is not None:
-            answers.put(problem)
+            answers.put((None, problem))
         if not self._leaving:
             self._on_lost(problem)
 
@@ -136,25 +134,23 @@ class _Link:
         self._lines = connection.makefile("rb")
         self._received: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
-    def hello(self) -> int | None:
-        """Return the rank in the first line, or None if the peer is not a rank of this run."""
+    def hello(self) -> int:
+        """Return the rank in the first line, or -1 if the peer is not a rank of this run."""
         self._connection.settimeout(5)
         try:
             rank = json.loads(self._lines.readline(64))
         except (OSError, ValueError):
-            return None
+            return -1
         self._connection.settimeout(None)
-        return rank if isinstance(rank, int) else None
+        return rank if isinstance(rank, int) else -1
 
     def listen(self, rank: int, lost: Callable[[RunError], None]) -> None:
         """Start to read the messages of ``rank``; call ``lost`` when they end."""
 
         def read() -> None:
-            try:
+            with contextlib.suppress(OSError, ValueError):
                 for line in self._lines:
                     self._received.put(json.loads(line))
-            except (OSError, ValueError):
-                pass
             reason = f"lost contact with another rank: rank {rank} has gone{doing()}"
             problem = RunError(FAILED, reason, peer_lost=True)
             self._received.put(problem)
@@ -164,10 +160,8 @@ class _Link:
 
     def send(self, value: Any) -> None:
         """Send a value; the reader reports a lost peer."""
-        try:
+        with contextlib.suppress(OSError):
             self._connection.sendall(json.dumps(value).encode() + b"\n")
-        except OSError:
-            return
 
     def receive(self) -> Any:
         """Return the next value; raise ``RunError`` (failed) if the other rank is gone."""
@@ -179,13 +173,10 @@ class _Link:
 
     def close(self) -> None:
         """End the connection."""
-        try:
+        with contextlib.suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            return
-        finally:
-            self._lines.close()
-            self._connection.close()
+        self._lines.close()
+        self._connection.close()
 
 
 def _connect(address: tuple[str, int], deadline: float) -> socket.socket:

@@ -8,21 +8,20 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-NODES, RESERVED_PORTS = "TRAINMARK_NODES", 4
-"""The variable with all nodes' addresses, separated by commas; the ports from the rendezvous on that are no rank's."""
+NODES = "TRAINMARK_NODES"  # the variable with all nodes' addresses, separated by commas
+RESERVED_PORTS = 4  # from the rendezvous on, those that are no rank's
 
 
 class Place(NamedTuple):
-    """One process among all that train together; ``address`` is None for a process on its own."""
+    """One process among all that train together."""
 
     rank: int
     world_size: int
     local_rank: int
     local_world_size: int
-    address: str | None
+    address: str | None  # of the rendezvous; None for a process on its own
     port: int | None
-    nodes: tuple[str, ...] = ()
-    """The address of each node, by node rank; empty when all ranks are on one."""
+    nodes: tuple[str, ...] = ()  # the address of each node, by node rank; empty when all ranks are on one
 
     def address_of(self, rank: int) -> str:
         """Return the address at which a rank can be reached; ranks are numbered node by node."""
@@ -33,10 +32,10 @@ class Place(NamedTuple):
         """Return a rank's IPv4 address in numbers, for the frameworks that look no name up.
 
         A host's own name leads to its loopback on many; then it is the address from which another node is reached.
-        Raises OSError for a name that nobody knows.
+        Raises OSError for an unknown name.
         """
-        address = socket.gethostbyname(self.address_of(rank))
-        others = [name for name in self.nodes if name != self.address_of(rank)]
+        name = self.address_of(rank)
+        address, others = socket.gethostbyname(name), [node for node in self.nodes if node != name]
         if not address.startswith("127.") or not others:
             return address
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
@@ -70,27 +69,22 @@ def place_from(environment: Mapping[str, str] = os.environ) -> Place:
     rank, world_size = _number(environment, "RANK"), _number(environment, "WORLD_SIZE")
     if not 0 <= rank < world_size:
         raise ValueError(f"RANK is {rank}, but WORLD_SIZE is {world_size}")
-    local_world_size = _number(environment, "LOCAL_WORLD_SIZE", world_size)
+    of_node = _number(environment, "LOCAL_WORLD_SIZE", world_size)
     nodes = tuple(name for name in environment.get(NODES, "").split(",") if name)
-    if nodes and len(nodes) * local_world_size != world_size:
-        named = f"{NODES} names {len(nodes)} nodes of {local_world_size} ranks"
+    if nodes and len(nodes) * of_node != world_size:
+        named = f"{NODES} names {len(nodes)} nodes of {of_node} ranks"
         raise ValueError(f"{named}, but WORLD_SIZE is {world_size}")
     local_rank, port = _number(environment, "LOCAL_RANK", rank), _number(environment, "MASTER_PORT")
-    address = environment["MASTER_ADDR"]
-    return Place(rank, world_size, local_rank, local_world_size, address, port, nodes)
+    return Place(rank, world_size, local_rank, of_node, environment["MASTER_ADDR"], port, nodes)
 
 
 def _with_openmpi(environment: Mapping[str, str]) -> Mapping[str, str]:
     """Return the environment with what OpenMPI says in the names of torchrun."""
     if "WORLD_SIZE" in environment or int(environment.get("OMPI_COMM_WORLD_SIZE", "1")) < 2:
         return environment
-    names = {
-        "RANK": "RANK",
-        "SIZE": "WORLD_SIZE",
-        "LOCAL_RANK": "LOCAL_RANK",
-        "LOCAL_SIZE": "LOCAL_WORLD_SIZE",
-    }
-    return {**environment, **{name: environment[f"OMPI_COMM_WORLD_{own}"] for own, name in names.items()}}
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+    own = {name: environment["OMPI_COMM_WORLD_" + name.replace("WORLD_SIZE", "SIZE")] for name in names}
+    return {**environment, **own}
 
 
 def _number(environment: Mapping[str, str], name: str, default: int | None = None) -> int:

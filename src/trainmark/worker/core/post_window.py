@@ -4,11 +4,7 @@ The timed function trains two more steps, at a part of the recipe's learning rat
 ranks and data. Weights and an optimizer's moments are read around them, and before the second one each rank passes its
 batch alone. What the steps did is verified here and in the modules for updates, recipe and samples, by the requested
 settings and not those that the training holds, which a backend may have changed; unobservable values are null.
-
-What is stored in FP32 must have the digits of FP32. A value that is stored in BF16 or FP16 has at most 11 significant
-bits, and reads as a number of FP32 whose last 13 bits are zero. A sum or a product in FP32 ends in 13 zeros with a
-chance of 2**-13; that all of the compared elements of an array do so is no coincidence. Neither the framework's name of
-the type nor a tolerance takes part.
+``docs/explanation/verification.md`` describes the checks.
 """
 
 from collections.abc import Mapping
@@ -25,22 +21,14 @@ from .task import Verified
 from .training import Training
 from .update_checks import ROUNDING, WitnessedStep, averaged, check_update, sampled
 
-SWALLOWED = (
-    4  # roundings by which a step may leave a parameter unchanged, as momentum may oppose the gradient
-)
+SWALLOWED = 4  # roundings that a step may leave unchanged, as momentum may oppose the gradient
 # The steps that a loss scale may skip, a number or a share of all: ten halvings reduce the initial scale of 2**16 to
 # 64; about every 2 000 steps a larger scale is tried.
 TRIED_OUT = (10, 0.05)
-OVERFLOWS = (
-    17  # the most times that a step is trained until it does not overflow: each halves a scale of 2**16
-)
-LAST_BITS, TINY = (
-    13,
-    2.0**-100,
-)  # of FP32's 24 bits those that FP16 lacks; the size below which FP32 has fewer
-RESIDUE = (
-    2.0**-18
-)  # the share of the largest gradient up to which another one may be what rounding leaves of zero
+OVERFLOWS = 17  # the most trials of a step until it does not overflow: each halves a scale of 2**16
+LAST_BITS, TINY = 13, 2.0**-100  # the bits that FP16 lacks; a size below which FP32 has fewer
+# The share of the largest gradient up to which another one may be what rounding leaves of zero.
+RESIDUE = 2.0**-18
 LEAST, MOST = 16, 4096  # the compared elements of an array: for FP32 the chance of a doubt is 2**-208
 
 
@@ -95,13 +83,14 @@ def _train_steps(
     Return the second one, the batches of both (numpy, None if they cannot be read), and its layers' observations.
     """
     first, second, task = settings.steps, settings.steps + 1, training.task
-    before = training.sampled_weights()
+    rate, before = training.rates[second], training.sampled_weights()
+    may_overflow = _scale_may_overflow(settings) and rate > 0
     for _ in range(OVERFLOWS):
         batch = training.read_batch()
         training.step(first)
         training.synchronize()
         between = training.sampled_weights()
-        if not (overflowed := _overflowed(training, settings, first, before, between)):
+        if not (overflowed := may_overflow and _is_skipped(training, before, between)):
             break
     # After the fetch of the observed step's batch, whose pictures are observed too.
     last_batch = training.read_batch()
@@ -123,21 +112,23 @@ def _train_steps(
         observed = training.observed_step(second) or getattr(alone, "layers", None)
         training.synchronize()
         after = training.sampled_weights()
-        if not (skipped := _overflowed(training, settings, second, between, after)):
+        if not (skipped := may_overflow and _is_skipped(training, between, after)):
             break
     if failed is not None:
         found.data["own_pass_failed"] = failed
-
     found.data["batch_changed"] = changed
     if changed is False:
         found.doubt("batch-reused", "Two steps after the window were trained on the same batch.")
     whole = all(np.isfinite(array).all() for array in after.values())
-    rate, weights, later = training.rates[second], (before, between, after), training.read_moments()
     moves = rate > 0 and training.keeps_fp32_weights() and whole and not (overflowed or skipped)
     names = [name for name in between if task.is_trainable(name)]
     mean = averaged(training, alone.gradients, names) if moves and alone is not None else None
-    step = WitnessedStep(training, settings, rate, weights, (moments, later), alone, mean, moves)
-    return step, (batch, last_batch), observed
+    weights, both = (before, between, after), (moments, training.read_moments())
+    return (
+        WitnessedStep(training, settings, rate, weights, both, alone, mean, moves),
+        (batch, last_batch),
+        observed,
+    )
 
 
 def _unknown_of_update(data: Mapping[str, Any], settings: Settings) -> list[str]:
@@ -183,11 +174,7 @@ def _check_loader_path(training: Training) -> Verified:
     """Check the loaders' outputs for a known sample: rank 0's observations, and the doubts of all ranks."""
     try:
         own = training.loader_path()
-        path = (
-            Verified({"loader_path": None})
-            if own is None
-            else Verified({"loader_path": own.data}, own.doubts)
-        )
+        path = Verified({"loader_path": own and own.data}, own.doubts if own else [])
     except Exception as error:
         data = {"loader_path": {"failed": first_sentence(error)}}
         path = _failed(data, "loader's output for a known sample", error)
@@ -207,12 +194,8 @@ def _scale_may_overflow(settings: Settings) -> bool:
     return PRECISIONS[settings.precision].scaled and settings.recipe.loss_scale is None
 
 
-def _overflowed(
-    training: Training, settings: Settings, index: int, before: Mapping[str, Any], after: Mapping[str, Any]
-) -> bool:
+def _is_skipped(training: Training, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     """Return whether the optimizer skipped a step on any rank, as it should where the scaled gradients overflow."""
-    if not _scale_may_overflow(settings) or not training.rates[index] > 0:
-        return False
     return any(training.gather_one(_is_without_update(training, before, after)))
 
 
@@ -272,7 +255,10 @@ def _is_rounded_away(step: WitnessedStep, name: str) -> bool:
 def check_digits(step: WitnessedStep) -> Verified:
     """Name the arrays that have the digits of 16 bits where FP32 was requested, and doubt them.
 
-    Of the weights some elements moved; gradients may have 16 bits if the products have.
+    A value that is stored in BF16 or FP16 has at most 11 significant bits, and reads as a number of FP32 whose last 13
+    are zero. A sum or a product in FP32 ends so with a chance of 2**-13; that all of the compared elements of an array
+    do is no coincidence. Neither the framework's name of the type nor a tolerance takes part. Of the weights some
+    elements moved; gradients may have 16 bits if the products have.
     """
     training, (_, before, after) = step.training, step.weights
     if not training.keeps_fp32_weights():

@@ -13,16 +13,12 @@ FP32, FP16, BF16 = "float32", "float16", "bfloat16"
 
 
 class Precision(NamedTuple):
-    """``compute`` is the type of products and of what goes into the network; ``weights`` that of the stored weights.
+    """The types of a step."""
 
-    ``tf32`` lets a GPU round the inputs of FP32 matrix products and convolutions to TF32. With ``fp8`` the operands of
-    the blocks' products are of that type, and their results of ``compute``.
-    """
-
-    compute: str
-    weights: str = FP32
-    tf32: bool = False
-    fp8: bool = False
+    compute: str  # of products, and of what goes into the network
+    weights: str = FP32  # as they are stored
+    tf32: bool = False  # a GPU may round the inputs of FP32 matrix products and convolutions to TF32
+    fp8: bool = False  # of the operands of the blocks' products, whose results are of ``compute``
 
     @property
     def mixed(self) -> bool:

@@ -36,11 +36,7 @@ ROUNDS = 5  # of which the fastest counts
 VALUE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}  # by the type of a run's computation
 # The spans in a trace: around all profiled steps, the device idle at both ends, and around each fetch of a batch.
 PROFILED_STEPS, PROFILED_FETCH = "trainmark.steps", "trainmark.data"
-BLOCKS, BLOCK_S, MOST = (
-    3,
-    0.1,
-    10,
-)  # blocks, whose median counts, their approximate length, and their most passes
+BLOCKS, BLOCK_S, MOST = 3, 0.1, 10  # blocks, whose median counts, their approximate length, their most passes
 LONG_STEP_S = 1.0  # from such a step on, one block of one pass must be enough
 
 

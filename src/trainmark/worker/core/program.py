@@ -33,9 +33,7 @@ from .training import Training, steps_after_window
 from .window import Timeline, measure
 
 EXIT_USAGE, EXIT_STOPPED = 2, 3
-COMPILED = (
-    "TRAINMARK_BYTECODE"  # the variable for the folder of compiled modules, which an environment's runs share
-)
+COMPILED = "TRAINMARK_BYTECODE"  # the variable for the folder that the runs of an environment share
 
 
 def main(arguments: Sequence[str]) -> int:

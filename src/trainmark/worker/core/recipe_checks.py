@@ -1,21 +1,10 @@
 """Verification of losses, weight decay and learning rates against the recipe.
 
 The formula of the loss is the task's (``Task.plain_loss``): in numpy and float64, from the outputs of this rank's own
-pass at the weights before the step. No line of it is shared with the loss that is verified. Where a parameter's
-gradient follows from the outputs alone, as that of the classifier's bias does, the own pass's gradient is verified by
-it as well: the own pass verifies the update, and would otherwise use the loss that is verified.
-
-For dropout and for documents the timed function trains some more steps, at a rate of 0. Such a step changes no weight:
-the losses of steps on one batch differ by the dropped values alone. Equal losses mean that nothing is dropped, or the
-same values in each step, as by a mask that was drawn once while the step was compiled. And two batches that differ only
-in parts that the loss does not count (``Task.unrelated``) have equal losses unless the other parts read these.
-
-A decay of 3e-5 changes a weight a thousand times less than its gradient does, so that it does not show in the residual
-of an update. But it changes all elements by the same share of their value, and the errors of the gradients do not:
-over many elements its coefficient can be estimated, with a standard error. If that is too large, as often with
-products of 16 bits, the decay is not checked.
-
-The learning rates are compared with the recipe's schedule, which is written here once more.
+pass at the weights before the step, and without a line that the verified loss has. Where a parameter's gradient follows
+from the outputs alone, as that of the classifier's bias does, it verifies the own pass too. The schedule is written
+here once more. For dropout and for documents the timed function trains some more steps, at a rate of 0.
+``docs/explanation/verification.md`` describes what each of them shows.
 """
 
 import math
@@ -96,7 +85,11 @@ def _differs(taken: float, plain: PlainLoss, limits: tuple[float, float, float])
 
 
 def check_dropout(training: Training, settings: Settings) -> Verified:
-    """Check that dropout drops other values in each step, if the recipe has it. All ranks must call it."""
+    """Check that dropout drops other values in each step, if the recipe has it. All ranks must call it.
+
+    The losses of steps on one batch, which change no weight, differ by the dropped values alone. They are equal if
+    nothing is dropped, or the same in each step, as by a mask that was drawn once while the step was compiled.
+    """
     share, batch = settings.dropout, training.batch
     if not share:
         return Verified()
@@ -181,7 +174,11 @@ def halves(losses: Any) -> dict[str, float]:
 
 
 def check_decay(training: Training, settings: Settings, parameters: Mapping[str, Unexplained]) -> Verified:
-    """Estimate the decay of each group of parameters (None: unknown), and doubt another one than the recipe's."""
+    """Estimate the decay of each group of parameters (None: unknown), and doubt another one than the recipe's.
+
+    It does not show in the residual of an update, being a thousandth of it. But it changes all elements by the same
+    share of their value, and the errors of the gradients do not. With products of 16 bits it is often not known.
+    """
     requested, decay_of = settings.recipe.weight_decay, training.task.decay
     groups: dict[str, dict[str, Unexplained]] = {}
     for name, parameter in parameters.items():

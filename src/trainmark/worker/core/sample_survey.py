@@ -19,11 +19,7 @@ from .task import Verified
 from .training import Training
 
 ROWS, VALUES = 16, 64  # the compared samples of a batch, and values of each array of a row that show a copy
-SAMPLES, LEAST_BATCHES, MOST_BATCHES = (
-    64,
-    5,
-    16,
-)  # to compare after the window, and the batches fetched for them
+SAMPLES, LEAST_BATCHES, MOST_BATCHES = 64, 5, 16  # to compare, and the batches that are fetched for them
 IMPROBABLE = 1e-6  # a chance below this is no coincidence
 # The share of distinct samples, of those expected in a shuffled order, below which a run repeats its samples. Samples
 # drawn with replacement, the worst case of a correct loader, have 0.63.
@@ -44,27 +40,22 @@ def survey_samples(
 
     All ranks must call it.
     """
-    found, survey, is_read = (
-        [batch for batch in batches if batch is not None],
-        Verified(),
-        not settings.synthetic,
-    )
-    ranks = training.ranks.place.world_size
+    rows, ranks, is_read = settings.batch_per_device, training.ranks.place.world_size, not settings.synthetic
     # An epoch in batches of all ranks.
-    epoch = training.epoch_samples / (settings.batch_per_device * ranks)
+    epoch = training.epoch_samples / (rows * ranks)
+    found = [batch for batch in batches if batch is not None]
     if is_read and found:
-        wanted = min(MOST_BATCHES, max(LEAST_BATCHES, math.ceil(SAMPLES / settings.batch_per_device)))
+        wanted = min(MOST_BATCHES, max(LEAST_BATCHES, math.ceil(SAMPLES / rows)))
         for _ in range(wanted - len(found)):
             batch = training.read_batch()
             assert batch is not None
             found.append(batch)
             training.batch = training.feed.next()
-    digests = [_row_digests(batch, settings.batch_per_device) for batch in found]
+    survey, digests = Verified(), [_row_digests(batch, rows) for batch in found]
     if is_read:
         survey.add(_compare_rows(digests, training.epoch_samples, is_large=epoch >= 2))
     # A batch of a small data set spans epochs, and may have a sample twice.
-    compared = [] if is_read and epoch < 4 else found
-    survey.add(_find_copies(compared, settings.batch_per_device))
+    survey.add(_find_copies([] if is_read and epoch < 4 else found, rows))
     if ranks > 1:
         survey.add(_compare_ranks(training, settings, [] if is_read and epoch < 2 else digests))
     if is_read:

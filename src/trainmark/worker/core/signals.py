@@ -15,11 +15,8 @@ import time
 from pathlib import Path
 
 STOPPING = (signal.SIGTERM, signal.SIGINT)
+PARENT_S = 0.5  # the interval at which a spawned process checks its parent
 _PR_SET_PDEATHSIG = 1
-
-PARENT_S = 0.5
-"""The interval at which a spawned process checks its parent, in seconds."""
-
 _prctl = getattr(ctypes.CDLL(None), "prctl", None)
 
 
@@ -96,10 +93,10 @@ def end_with_parent() -> None:
 
 
 def _begin_fork(worker: int, parent: int) -> None:
-    """Reset the signals of a loader process that ``parent`` has forked, and make it end with the worker.
+    """Reset the signals of a process that ``parent`` has forked, which inherits the descriptor, but not the thread.
 
-    It inherits the descriptor, but not the thread. If a pool replaces terminated processes, one that is forked at that
-    moment would survive, hold the log open, and wait for work forever.
+    A loader process must end with the worker: one that a pool forks in the place of a terminated one would hold the log
+    open, and wait for work forever.
     """
     signal.set_wakeup_fd(-1)
     for number in STOPPING:

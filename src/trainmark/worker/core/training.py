@@ -18,10 +18,7 @@ from .settings import Settings
 from .task import Task
 from .window import DeviceTimers
 
-WITNESS_STEPS, WITNESS_RATE = (
-    2,
-    0.7,
-)  # steps after the window that move the weights, at this part of the recipe's rate
+WITNESS_STEPS, WITNESS_RATE = 2, 0.7  # that move the weights, at this part of the recipe's rate
 DROPOUT_STEPS, ISOLATION_STEPS = 4, 3  # at a rate of 0 after these, for dropout, and for parts to be isolated
 NONE = "none"  # the value of the compiler for no compiler, in every framework
 

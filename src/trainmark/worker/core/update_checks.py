@@ -37,9 +37,7 @@ FINEST = 1e-4  # the part of an update that two gradients in 16 bits leave at le
 FEWEST = 16  # elements: two factors fit fewer by chance
 # Allowed deviations of a decay, and of a trust ratio: weights and moments are of FP32, whatever the products.
 UNSEEN_DECAY, TRUST_OFF = 0.005, 0.02
-OBSERVABLE = (
-    100 * ROUNDING
-)  # a smaller update, in parts of the weights, is too near to rounding to tell its factor
+OBSERVABLE = 100 * ROUNDING  # a smaller update, in parts of the weights, is too near to rounding
 
 
 def sampled(arrays: Mapping[str, Any], name: str, elements: int = SAMPLED) -> Any:
