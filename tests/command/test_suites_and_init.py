@@ -59,7 +59,7 @@ def test_a_new_suite_is_one_that_plan_accepts(tmp_path: Path, capsys: pytest.Cap
     assert main(["init", "mine.yaml"]) == 2
 
     errors = capsys.readouterr().err
-    assert "next: trainmark plan mine.yaml" in errors
+    assert "next: trainmark check mine.yaml, then trainmark run mine.yaml" in errors
     assert "exists already" in errors
     assert written.startswith("# A suite for this machine (")
     from trainmark.cli.suite_input import read_suite

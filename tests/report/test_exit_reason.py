@@ -2,7 +2,8 @@
 
 import sample_results as sample
 
-from trainmark.cli.run import _work_in_doubt
+from trainmark.cli.run import _nothing_to_run, _work_in_doubt
+from trainmark.report import render_table
 
 
 def test_unequal_work_is_named() -> None:
@@ -25,3 +26,21 @@ def test_work_that_could_not_be_checked_is_named_with_its_reason() -> None:
         in line
     )
     assert "--resume tries again" in line
+
+
+def test_a_missing_environment_comes_before_the_check_of_equal_work_that_it_prevents() -> None:
+    results = sample.unsupported("environment 'pytorch' is not created yet (trainmark env create pytorch)")
+
+    assert _nothing_to_run(results) == (
+        "exit code 1: no case can run here: environment 'pytorch' is not created yet (trainmark env create pytorch)\n"
+    )
+    assert _nothing_to_run(sample.with_certificate()) == ""
+
+
+def test_a_reason_that_many_cases_share_is_printed_once() -> None:
+    reason = "environment 'pytorch' is not created yet (trainmark env create pytorch)"
+
+    table = render_table(sample.unsupported(reason))
+
+    assert table.count(reason) == 1
+    assert f"4 cases: unsupported: {reason}" in table

@@ -62,7 +62,7 @@ def init(
     suite = parse_suite(text, str(path))
     write_atomically(path, text)
     sys.stderr.write(
-        f"{path}: {len(suite.cases)} cases; next: trainmark plan {path}, then trainmark run {path}\n"
+        f"{path}: {len(suite.cases)} cases; next: trainmark check {path}, then trainmark run {path}\n"
     )
 
 

@@ -511,7 +511,7 @@ class Call:
             sys.stderr.write(f"interrupted; all finished runs are saved; continue with: {again} --resume\n")
             raise typer.Exit(INTERRUPTED)
         sys.stderr.write(_retry_advice(ending.results))
-        sys.stderr.write(_work_in_doubt(ending.results))
+        sys.stderr.write(_nothing_to_run(ending.results) or _work_in_doubt(ending.results))
         raise typer.Exit(0 if ending.results.holds else 1)
 
 
@@ -533,6 +533,17 @@ def _retry_advice(results: "Results") -> str:
     again = shlex.join(shlex.split(results.command or "trainmark run"))
     them = "them" if len(failed) > 1 else "it"
     return f"{runs}{more}; repeat {them} with: {again} --retry-failed\n"
+
+
+def _nothing_to_run(results: "Results") -> str:
+    """Return one line on why every case is unsupported; empty if one was run."""
+    from trainmark.schema.outcome import Outcome
+
+    if not results.cases or any(case.outcome is not Outcome.UNSUPPORTED for case in results.cases):
+        return ""
+    reasons = dict.fromkeys(case.reason for case in results.cases)
+    others = "" if len(reasons) == 1 else f" (and {counted(len(reasons) - 1, 'other reason')}, see above)"
+    return f"exit code 1: no case can run here: {next(iter(reasons))}{others}\n"
 
 
 def _work_in_doubt(results: "Results") -> str:

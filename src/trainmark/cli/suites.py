@@ -67,7 +67,7 @@ def copy(
     if path.exists() and not force:
         raise InputError(f"{path}: exists already; name another file, or replace it with --force")
     write_atomically(path, text)
-    sys.stderr.write(f"{path}: written; next: trainmark plan {path}\n")
+    sys.stderr.write(f"{path}: written; next: trainmark check {path}, then trainmark run {path}\n")
 
 
 def _files() -> "list[Traversable]":

@@ -1,13 +1,13 @@
 """The main tables as plain text, for the end of ``trainmark run``."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich.cells import cell_len
 
 from trainmark.printable import printable
 from trainmark.report.blocks import Cell, Table
-from trainmark.report.context import context
+from trainmark.report.context import Context, context
 from trainmark.report.language import Language
 from trainmark.report.sections.machine import bound_lines
 from trainmark.report.sections.runs import repeats_section
@@ -15,6 +15,10 @@ from trainmark.report.sections.summary import advice_lines, inspection_sentence,
 from trainmark.report.sections.throughput import caption, equality, per_device, tables
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.results import Results
+
+
+_MOST_NAMES = 3
+"""The cases that a line names; the table above it shows which ones they are."""
 
 
 def render_table(results: Results, language: Language = Language.EN) -> str:
@@ -31,16 +35,21 @@ def render_table(results: Results, language: Language = Language.EN) -> str:
         parts += [_table(block) for block in waited.blocks if isinstance(block, Table)]
     parts += inspection_sentence(about)
     parts += advice_lines(about)
-    missing = [
-        say("colon").join(
-            (about.axes.label(case.case), say.outcome(case.outcome), say.translated(case.reason or "-"))
-        )
-        for case in results.cases
-        if case.outcome is not Outcome.OK
-    ]
-    if missing:
+    if missing := list(_missing(about)):
         parts.append("\n".join(missing))
     return printable("\n\n".join(parts)) + "\n"
+
+
+def _missing(about: Context) -> Iterator[str]:
+    """Yield a line for each reason why cases have no number, with their names or how many they are."""
+    say, cases = about.say, about.results.cases
+    named: dict[tuple[Outcome, str], list[str]] = {}
+    for case in cases:
+        if case.outcome is not Outcome.OK:
+            named.setdefault((case.outcome, case.reason or "-"), []).append(about.axes.label(case.case))
+    for (outcome, reason), names in named.items():
+        which = say.joined(names) if len(names) <= _MOST_NAMES else say.count("cases", len(names))
+        yield say("colon").join((which, say.outcome(outcome), say.translated(reason)))
 
 
 def _table(table: Table) -> str:
