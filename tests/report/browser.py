@@ -49,6 +49,9 @@ function clipped() {
     const lines = place.height / parseFloat(style.lineHeight);
     const narrow = place.width < 8 * parseFloat(style.fontSize);
     if (cell.textContent.length > 40 && lines > 8 && narrow) found.push(`${said}: a word a line`);
+    const short = width > 1000 && cell.matches("td:first-child") && cell.textContent.trim().length < 25;
+    const own = (cell.firstElementChild ?? cell).getBoundingClientRect().height / parseFloat(style.lineHeight);
+    if (short && own > 2.5) found.push(`${said}: a short name in several lines`);
   }
   for (const cell of document.querySelectorAll("#glance :is(td, th)")) {
     const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT), word = document.createRange();

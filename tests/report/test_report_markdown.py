@@ -107,7 +107,7 @@ def test_processes_outside_the_run_are_named_below_the_telemetry_and_not_in_its_
     text = render_markdown(read_results(STORED / "makemore" / "results.json"), tmp_path, Language.EN)
 
     (line, _) = (line for line in text.splitlines() if "`foreign`" in line)
-    assert line.startswith("- `foreign` makemore b16 1n1g: python start.py (PID 3387)")
+    assert line.startswith("- `foreign` makemore b16: python start.py (PID 3387)")
 
 
 def test_a_case_without_a_number_shows_its_outcome_and_never_a_zero(tmp_path: Path) -> None:
@@ -496,8 +496,8 @@ def test_a_doubt_that_all_runs_of_a_case_have_is_one_row(tmp_path: Path) -> None
     text = rendered(sample.foreign_program(), tmp_path).split("## Suspect runs")[1]
     found = rows(text.split("\n## ")[0], "case")
     assert [row[:3] for row in found[2:]] == [
-        ["word_language_model b16 1n1g", "1, 2, 3", "the work"],
-        ["word_language_model b32 1n1g", "1, 2, 3", "the work"],
+        ["word_language_model b16", "1, 2, 3", "the work"],
+        ["word_language_model b32", "1, 2, 3", "the work"],
     ]
 
 

@@ -106,8 +106,10 @@ class Axes:
         without = {*without, *(aspect for aspect in self.varying if self._follows_model(aspect))}
         shown = [a for a in self.aspects if (a in self.varying or a in always) and a not in without]
         if is_neutral(case.task):
-            # The program's name says more than axes that nothing states.
-            stated = (a for a in shown if a != WORKLOAD and self.value(case, a) != UNKNOWN)
+            # The program's name says more than axes that nothing states, and than the one device that is assumed.
+            alone = DEVICES not in self.varying and (case.nodes, case.devices_per_node) == (1, 1)
+            dropped = (WORKLOAD, DEVICES) if alone else (WORKLOAD,)
+            stated = (a for a in shown if a not in dropped and self.value(case, a) != UNKNOWN)
             shown = [*([] if WORKLOAD in without else [WORKLOAD]), *stated]
         words = {BATCH: f"b{case.batch_per_device}", DEVICES: case.topology}
         return " ".join(word for a in shown if (word := words.get(a, self._short(case, a))) != NOTHING)

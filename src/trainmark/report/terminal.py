@@ -16,7 +16,6 @@ from trainmark.report.sections.throughput import caption, equality, per_device, 
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.results import Results
 
-
 _MOST_NAMES = 3
 """The cases that a line names; the table above it shows which ones they are."""
 

@@ -542,15 +542,19 @@ def _advice(context: Context) -> Iterator[Block]:
 
 
 def _constant(context: Context) -> list[str]:
+    """Return what all cases have in common, and what is unknown of all."""
     say = context.say
-    constant = [
+    stated = {aspect: value for aspect, value in context.axes.constant().items() if value != NOTHING}
+    known = [
         say("aspect_is", aspect=context.aspect(aspect), value=value)
-        for aspect, value in context.axes.constant().items()
-        if value != NOTHING
+        for aspect, value in stated.items()
+        if value != UNKNOWN
     ]
-    if not constant:
-        return []
-    return [say("the_same_everywhere", what=say.joined(constant))]
+    unknown = [context.aspect(aspect) for aspect, value in stated.items() if value == UNKNOWN]
+    return [
+        *([say("the_same_everywhere", what=say.joined(known))] if known else []),
+        *([say("unknown_everywhere", what=say.joined(unknown))] if unknown else []),
+    ]
 
 
 def _frameworks(context: Context) -> list[str]:
