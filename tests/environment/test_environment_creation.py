@@ -26,10 +26,10 @@ from trainmark.environment import (
     folder_of,
     remove,
     resolve,
-    run_environ,
     state_of,
 )
 from trainmark.environment.creation import last_error
+from trainmark.environment.resolving import venv_environ
 from trainmark.errors import InputError, TrainmarkError
 
 NCCL = "def nccl(): return (2, 27, 3)\n"
@@ -54,8 +54,9 @@ def test_an_environment_is_created_once_and_check_finds_every_kind_of_damage(
     assert environment.lock_digest == made.stamp.lock_digest
     # Those of the framework, and those of the variant that it was made as.
     assert environment.env_vars == {"TINY_THREADS": "2", "TINY_HEAP": "kept"}
-    environ = run_environ(environment, {"PATH": "/usr/bin", "PYTHONPATH": "/elsewhere", "HOME": "/root"})
-    assert environ["TINY_THREADS"] == "2"
+    environ = venv_environ(
+        environment.python, {"PATH": "/usr/bin", "PYTHONPATH": "/elsewhere", "HOME": "/root"}
+    )
     assert "PYTHONPATH" not in environ
     assert environ["PATH"].split(os.pathsep)[0] == str(environment.python.parent)
 

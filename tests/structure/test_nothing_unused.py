@@ -1,4 +1,4 @@
-"""Every function and class at the top of a module is named somewhere else than in its definition."""
+"""Every function and class is named outside its definition, and every public name of a package outside the package."""
 
 import ast
 import re
@@ -44,5 +44,50 @@ def test_nothing_is_defined_that_nobody_names() -> None:
         for path, tree in sorted(trees.items())
         for name in defined(tree)
         if not used[name] and not CALLED_BY_OTHERS.fullmatch(name)
+    ]
+    assert unused == []
+
+
+PUBLIC = ("trainmark", "trainmark.integrations")
+"""The packages whose names are for users."""
+
+
+def exported() -> dict[str, list[str]]:
+    """Return the public names of each package, but of those that are found by their folder's name."""
+    found = {}
+    for path in SOURCE.rglob("__init__.py"):
+        package = ".".join(path.parent.relative_to(SOURCE.parent).parts)
+        if package in PUBLIC or package.startswith(("trainmark.tasks.", "trainmark.worker")):
+            continue
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+                found[package] = list(ast.literal_eval(node.value))
+    return found
+
+
+def taken(tree: ast.AST) -> set[tuple[str, str]]:
+    """Return the names that a module imports from packages, and (without a package) those that it reads of objects."""
+    imported = {
+        (str(node.module), alias.name)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    return imported | {("", node.attr) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+
+
+def test_no_package_exports_what_nobody_takes_from_it() -> None:
+    users = [
+        path for folder in ("src", "tests", "scripts", "benchmarks") for path in (ROOT / folder).rglob("*.py")
+    ]
+    found = set().union(*(taken(ast.parse(path.read_text(encoding="utf-8"))) for path in users))
+
+    packages = exported()
+    assert "trainmark.measure" in packages
+    unused = [
+        f"{package}: {name}"
+        for package, names in sorted(packages.items())
+        for name in names
+        if not found & {(package, name), ("", name)}
     ]
     assert unused == []

@@ -9,14 +9,11 @@ from trainmark.imports import attach
 
 if TYPE_CHECKING:
     from trainmark.bisection.candidates import commits_between, listed
-    from trainmark.bisection.noisy_search import CONFIDENCE, LEAST, MOST_RUNS, Search
+    from trainmark.bisection.noisy_search import Search
     from trainmark.bisection.render import render_bisection
     from trainmark.bisection.running import Workshop
 
 __all__ = [
-    "CONFIDENCE",
-    "LEAST",
-    "MOST_RUNS",
     "Search",
     "Workshop",
     "commits_between",
@@ -28,7 +25,7 @@ __getattr__ = attach(
     __name__,
     {
         ".candidates": ("commits_between", "listed"),
-        ".noisy_search": ("CONFIDENCE", "LEAST", "MOST_RUNS", "Search"),
+        ".noisy_search": ("Search",),
         ".render": ("render_bisection",),
         ".running": ("Workshop",),
     },

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from trainmark.campaign.certifying import certify_environments
     from trainmark.campaign.data_sets import DataSets
     from trainmark.campaign.directories import result_folders, results_of
-    from trainmark.campaign.listener import ProgressListener
     from trainmark.campaign.planning import FirstPlans, plan_campaign
     from trainmark.campaign.quiet import QuietWait
     from trainmark.campaign.reserving import reserve_hosts
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
         campaign_results,
         collect_results,
         results_of_runs,
-        stored_command,
         stored_results,
     )
     from trainmark.campaign.run_environment import (
@@ -42,7 +40,6 @@ __all__ = [
     "FirstPlans",
     "Order",
     "Progress",
-    "ProgressListener",
     "QuietWait",
     "RunEnvironment",
     "as_attempts",
@@ -60,7 +57,6 @@ __all__ = [
     "results_of",
     "results_of_runs",
     "run_campaign",
-    "stored_command",
     "stored_results",
     "time_steps",
     "wants_another",
@@ -73,7 +69,6 @@ __getattr__ = attach(
         ".certifying": ("certify_environments",),
         ".data_sets": ("DataSets",),
         ".directories": ("result_folders", "results_of"),
-        ".listener": ("ProgressListener",),
         ".planning": ("FirstPlans", "plan_campaign"),
         ".quiet": ("QuietWait",),
         ".reserving": ("reserve_hosts",),
@@ -82,7 +77,6 @@ __getattr__ = attach(
             "campaign_results",
             "collect_results",
             "results_of_runs",
-            "stored_command",
             "stored_results",
         ),
         ".run_environment": ("CannotStart", "RunEnvironment", "load_programs", "program_mistakes"),

@@ -6,16 +6,14 @@ from trainmark.imports import attach
 
 if TYPE_CHECKING:
     from trainmark.check.checking import CheckOptions, Timeouts, check_hosts
-    from trainmark.check.outliers import compare
     from trainmark.check.rendering import format_report
 
-__all__ = ["CheckOptions", "Timeouts", "check_hosts", "compare", "format_report"]
+__all__ = ["CheckOptions", "Timeouts", "check_hosts", "format_report"]
 
 __getattr__ = attach(
     __name__,
     {
         ".checking": ("CheckOptions", "Timeouts", "check_hosts"),
-        ".outliers": ("compare",),
         ".rendering": ("format_report",),
     },
 )

@@ -8,18 +8,11 @@ from typing import TYPE_CHECKING
 from trainmark.imports import attach
 
 if TYPE_CHECKING:
-    from trainmark.environment.checking import (
-        EnvironmentFinding,
-        EnvironmentReport,
-        Inspection,
-        check,
-        inspect,
-        verify_environment,
-    )
+    from trainmark.environment.checking import EnvironmentReport, check
     from trainmark.environment.creation import CreatedEnvironment, CreationRequest, create, make_lock, remove
-    from trainmark.environment.entry import Extra, FrameworkEntry, Placeholder, Variant, entries, find_entry
+    from trainmark.environment.entry import FrameworkEntry, Variant, entries, find_entry
     from trainmark.environment.listing import EnvironmentRow, overview
-    from trainmark.environment.locations import Stamp, folder_of, log_of, read_stamp
+    from trainmark.environment.locations import Stamp, folder_of
     from trainmark.environment.resolving import (
         SYSTEM,
         Environment,
@@ -29,28 +22,20 @@ if TYPE_CHECKING:
         describe,
         installed_packages,
         resolve,
-        run_environ,
         state_of,
     )
-    from trainmark.schema.manifest import FrameworkVersions, Manifest, Node
+
 
 __all__ = [
     "SYSTEM",
     "CreatedEnvironment",
     "CreationRequest",
     "Environment",
-    "EnvironmentFinding",
     "EnvironmentKind",
     "EnvironmentReport",
     "EnvironmentRow",
     "EnvironmentState",
-    "Extra",
     "FrameworkEntry",
-    "FrameworkVersions",
-    "Inspection",
-    "Manifest",
-    "Node",
-    "Placeholder",
     "Stamp",
     "UnusableEnvironment",
     "Variant",
@@ -60,34 +45,25 @@ __all__ = [
     "entries",
     "find_entry",
     "folder_of",
-    "inspect",
     "installed_packages",
-    "log_of",
     "make_lock",
     "overview",
-    "read_stamp",
     "remove",
     "resolve",
-    "run_environ",
     "state_of",
-    "verify_environment",
 ]
 
 __getattr__ = attach(
     __name__,
     {
         ".checking": (
-            "EnvironmentFinding",
             "EnvironmentReport",
-            "Inspection",
             "check",
-            "inspect",
-            "verify_environment",
         ),
         ".creation": ("CreatedEnvironment", "CreationRequest", "create", "make_lock", "remove"),
-        ".entry": ("Extra", "FrameworkEntry", "Placeholder", "Variant", "entries", "find_entry"),
+        ".entry": ("FrameworkEntry", "Variant", "entries", "find_entry"),
         ".listing": ("EnvironmentRow", "overview"),
-        ".locations": ("Stamp", "folder_of", "log_of", "read_stamp"),
+        ".locations": ("Stamp", "folder_of"),
         ".resolving": (
             "SYSTEM",
             "Environment",
@@ -97,9 +73,7 @@ __getattr__ = attach(
             "describe",
             "installed_packages",
             "resolve",
-            "run_environ",
             "state_of",
         ),
-        "trainmark.schema.manifest": ("FrameworkVersions", "Manifest", "Node"),
     },
 )

@@ -116,17 +116,11 @@ def resolve(name: str, *, home: Path, python: Path | None = None, catalog: Path 
     )
 
 
-def run_environ(environment: Environment, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables for a program that runs in ``environment``, derived from ``environ``.
-
-    In a venv that trainmark created, other venvs and ``PYTHONPATH`` are removed, its scripts come first on PATH, and
-    the framework's variables are set. For other environments only ``env_vars`` are added.
-    """
-    return {**venv_environ(environment.python, environ), **environment.env_vars}
-
-
 def venv_environ(python: Path, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return ``environ`` for a program of the interpreter ``python``, cleaned if trainmark created its venv."""
+    """Return ``environ`` for a program of the interpreter ``python``.
+
+    If trainmark created its venv, other venvs and ``PYTHONPATH`` are removed, and its scripts come first on PATH.
+    """
     folder = python.parent.parent
     if not ((folder / STAMP).exists() or (folder / CREATING).exists()):
         return dict(environ)

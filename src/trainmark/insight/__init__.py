@@ -11,23 +11,19 @@ if TYPE_CHECKING:
     from trainmark.insight.axis_pairs import compare_axis
     from trainmark.insight.compared import recipe_differences
     from trainmark.insight.comparison import compare, history_of
-    from trainmark.insight.difference import RecipeDifference
-    from trainmark.insight.evidence import Effect, load_effects
+    from trainmark.insight.evidence import load_effects
     from trainmark.insight.explanation import Explanation, explain
     from trainmark.insight.findings import find, judged
     from trainmark.insight.from_log import run_from_log
     from trainmark.insight.published import choose_reference
-    from trainmark.insight.recipe import Reading, StatedRecipe, recipe_from, recipe_of
+    from trainmark.insight.recipe import StatedRecipe, recipe_from
     from trainmark.insight.render import render_text, to_document
     from trainmark.insight.sides import ExplainedRun
 
 
 __all__ = [
-    "Effect",
     "ExplainedRun",
     "Explanation",
-    "Reading",
-    "RecipeDifference",
     "StatedRecipe",
     "choose_reference",
     "compare",
@@ -39,7 +35,6 @@ __all__ = [
     "load_effects",
     "recipe_differences",
     "recipe_from",
-    "recipe_of",
     "render_text",
     "run_from_log",
     "to_document",
@@ -51,12 +46,11 @@ __getattr__ = attach(
         ".axis_pairs": ("compare_axis",),
         ".compared": ("recipe_differences",),
         ".comparison": ("compare", "history_of"),
-        ".evidence": ("Effect", "load_effects"),
-        ".difference": ("RecipeDifference",),
+        ".evidence": ("load_effects",),
         ".explanation": ("Explanation", "explain"),
         ".findings": ("find", "judged"),
         ".from_log": ("run_from_log",),
-        ".recipe": ("Reading", "StatedRecipe", "recipe_from", "recipe_of"),
+        ".recipe": ("StatedRecipe", "recipe_from"),
         ".render": ("render_text", "to_document"),
         ".published": ("choose_reference",),
         ".sides": ("ExplainedRun",),

@@ -8,19 +8,7 @@ from typing import TYPE_CHECKING
 from trainmark.imports import attach
 
 if TYPE_CHECKING:
-    from trainmark.logs.format import Format, LogContext
-    from trainmark.logs.model import (
-        EndState,
-        Facts,
-        Meaning,
-        ParsedLog,
-        Problem,
-        Record,
-        Records,
-        Scope,
-        Severity,
-        Status,
-    )
+    from trainmark.logs.model import EndState, Facts, Meaning, ParsedLog, Problem, Scope, Severity, Status
     from trainmark.logs.read import Hints, read_hints, read_log, read_stream
     from trainmark.logs.transport import find_logs
 
@@ -28,14 +16,10 @@ if TYPE_CHECKING:
 __all__ = [
     "EndState",
     "Facts",
-    "Format",
     "Hints",
-    "LogContext",
     "Meaning",
     "ParsedLog",
     "Problem",
-    "Record",
-    "Records",
     "Scope",
     "Severity",
     "Status",
@@ -48,15 +32,12 @@ __all__ = [
 __getattr__ = attach(
     __name__,
     {
-        ".format": ("Format", "LogContext"),
         ".model": (
             "EndState",
             "Facts",
             "Meaning",
             "ParsedLog",
             "Problem",
-            "Record",
-            "Records",
             "Scope",
             "Severity",
             "Status",

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         run_jobs,
     )
     from trainmark.node.local import LocalHost, last_step, rank_codes, read_tail
-    from trainmark.node.machine import Roots, collect, collect_node, free_ports
+    from trainmark.node.machine import free_ports
     from trainmark.node.processes import deferred_signals
     from trainmark.node.remote import RemoteHost, connect_hosts
 
@@ -60,12 +60,9 @@ __all__ = [
     "Paths",
     "RecentPace",
     "RemoteHost",
-    "Roots",
     "StepPace",
     "Watch",
     "child_mark",
-    "collect",
-    "collect_node",
     "connect_hosts",
     "deferred_signals",
     "display_name",
@@ -116,7 +113,7 @@ __getattr__ = attach(
             "ignore_heartbeat",
         ),
         ".local": ("LocalHost", "last_step", "rank_codes", "read_tail"),
-        ".machine": ("Roots", "collect", "collect_node", "free_ports"),
+        ".machine": ("free_ports",),
         ".processes": ("deferred_signals",),
         ".remote": ("RemoteHost", "connect_hosts"),
     },

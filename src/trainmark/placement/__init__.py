@@ -2,13 +2,7 @@
 
 from trainmark.node import free_ports
 from trainmark.placement.planner import Planner, build_plan, removal_command
-from trainmark.placement.preparation import (
-    container_python,
-    prepare,
-    prepare_packages,
-    prepared_key,
-    source_key,
-)
+from trainmark.placement.preparation import container_python, prepare, prepare_packages, prepared_key
 from trainmark.placement.spec import Container, FrameworkPython, PlacementHost, RunSpec, device_of, place_of
 
 __all__ = [
@@ -26,5 +20,4 @@ __all__ = [
     "prepare_packages",
     "prepared_key",
     "removal_command",
-    "source_key",
 ]

@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING
 from trainmark.imports import attach
 
 if TYPE_CHECKING:
-    from trainmark.programs.options import (
-        Dialect,
-        Parameters,
-        RecipeSetting,
-        dialects,
-        settings_of_axes,
-        stated_settings,
-    )
+    from trainmark.programs.options import Parameters, dialects, settings_of_axes, stated_settings
     from trainmark.programs.reading import (
         find_format,
         follow_log,
@@ -30,9 +23,7 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "Dialect",
     "Parameters",
-    "RecipeSetting",
     "dialects",
     "find_format",
     "follow_log",
@@ -50,9 +41,7 @@ __getattr__ = attach(
     __name__,
     {
         ".options": (
-            "Dialect",
             "Parameters",
-            "RecipeSetting",
             "dialects",
             "settings_of_axes",
             "stated_settings",

@@ -8,21 +8,11 @@ from trainmark.reference.catalog import (
     select,
     select_words,
 )
-from trainmark.reference.model import (
-    CellStatus,
-    Hardware,
-    Publication,
-    Reference,
-    Software,
-    Statistic,
-)
+from trainmark.reference.model import CellStatus, Reference, Statistic
 
 __all__ = [
     "CellStatus",
-    "Hardware",
-    "Publication",
     "Reference",
-    "Software",
     "Statistic",
     "find_reference",
     "load_references",

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING
 from trainmark.imports import attach
 
 if TYPE_CHECKING:
-    from trainmark.site.campaigns import Campaign, DirectorySource, Source, StoreSource, open_source
-    from trainmark.site.writing import SiteSize, write_site
+    from trainmark.site.campaigns import Campaign, DirectorySource, StoreSource, open_source
+    from trainmark.site.writing import write_site
 
 __all__ = [
     "Campaign",
     "DirectorySource",
-    "SiteSize",
-    "Source",
     "StoreSource",
     "open_source",
     "write_site",
@@ -24,7 +22,7 @@ __all__ = [
 __getattr__ = attach(
     __name__,
     {
-        ".campaigns": ("Campaign", "DirectorySource", "Source", "StoreSource", "open_source"),
-        ".writing": ("SiteSize", "write_site"),
+        ".campaigns": ("Campaign", "DirectorySource", "StoreSource", "open_source"),
+        ".writing": ("write_site",),
     },
 )

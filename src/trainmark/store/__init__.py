@@ -21,10 +21,6 @@ if TYPE_CHECKING:
         sqlite_url,
     )
     from trainmark.store.listing import (
-        ListedResult,
-        ListedResults,
-        NewRun,
-        StoredCase,
         axis_values,
         campaign_starts,
         count_cases,
@@ -38,12 +34,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Added",
     "CampaignSummary",
-    "ListedResult",
-    "ListedResults",
-    "NewRun",
     "Store",
     "StoredCampaign",
-    "StoredCase",
     "StoredRuns",
     "axis_values",
     "campaign_starts",
@@ -82,10 +74,6 @@ __getattr__ = attach(
             "sqlite_url",
         ),
         ".listing": (
-            "ListedResult",
-            "ListedResults",
-            "NewRun",
-            "StoredCase",
             "axis_values",
             "campaign_starts",
             "count_cases",

@@ -1,12 +1,11 @@
 """Suites, their cases and protocols, read from YAML; errors name the line."""
 
 from trainmark.suite.hosts import FROM_SLURM, load_hosts, load_job
-from trainmark.suite.loading import MAX_CASES, dump_suite, load_suite, log_name, parse_suite
+from trainmark.suite.loading import dump_suite, load_suite, log_name, parse_suite
 from trainmark.suite.selection import select, select_baselines
 
 __all__ = [
     "FROM_SLURM",
-    "MAX_CASES",
     "dump_suite",
     "load_hosts",
     "load_job",

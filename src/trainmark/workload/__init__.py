@@ -1,20 +1,6 @@
 """Workload cards: descriptions of training programs, and the command line of a case."""
 
-from trainmark.workload.card import (
-    PLACEHOLDERS,
-    Axis,
-    Card,
-    Combination,
-    Counts,
-    Gap,
-    Scaling,
-    Step,
-    StopAfter,
-    Where,
-    WorkingDirectory,
-    filled,
-    placeholders_in,
-)
+from trainmark.workload.card import Axis, Card, Counts, Where, WorkingDirectory, filled, placeholders_in
 from trainmark.workload.cards import (
     CHECKOUT,
     NoCardError,
@@ -25,7 +11,6 @@ from trainmark.workload.cards import (
     recorded_workloads,
 )
 from trainmark.workload.command import (
-    COMMIT,
     Program,
     UnsupportedByCard,
     Values,
@@ -34,7 +19,7 @@ from trainmark.workload.command import (
     matches,
     work_of_step,
 )
-from trainmark.workload.image import Image, ImageBuild, Mount, Sharing
+from trainmark.workload.image import Image, Mount, Sharing
 from trainmark.workload.recognition import (
     OF_SEVERAL_NODES,
     Recognised,
@@ -54,28 +39,20 @@ from trainmark.workload.source import BuiltinSource, FilesSource, FolderSource, 
 
 __all__ = [
     "CHECKOUT",
-    "COMMIT",
     "OF_SEVERAL_NODES",
-    "PLACEHOLDERS",
     "Axis",
     "BuiltinSource",
     "Card",
-    "Combination",
     "Counts",
     "FilesSource",
     "FolderSource",
-    "Gap",
     "GitSource",
     "Image",
-    "ImageBuild",
     "Mount",
     "NoCardError",
     "Program",
     "Recognised",
-    "Scaling",
     "Sharing",
-    "Step",
-    "StopAfter",
     "UnsupportedByCard",
     "Values",
     "Where",

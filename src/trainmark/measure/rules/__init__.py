@@ -14,20 +14,17 @@ if TYPE_CHECKING:
     )
     from trainmark.measure.rules.catalog import catalogue, find_rule, measure_log, rules_for
     from trainmark.measure.rules.claims import Claim, read_claims
-    from trainmark.measure.rules.dlperf import PlacementSummary, no_speedup, summarise
+    from trainmark.measure.rules.dlperf import no_speedup, summarise
     from trainmark.measure.rules.model import Rule, RuleKind, RuleResult
-    from trainmark.measure.rules.naming import Naming, read_naming
-    from trainmark.measure.rules.tree import Group, PlacementRow, read_tree
+    from trainmark.measure.rules.naming import read_naming
+    from trainmark.measure.rules.tree import PlacementRow, read_tree
     from trainmark.measure.steadiness import judge_records, noise
 
 __all__ = [
     "AuditFinding",
     "AuditVerdict",
     "Claim",
-    "Group",
-    "Naming",
     "PlacementRow",
-    "PlacementSummary",
     "Rule",
     "RuleKind",
     "RuleResult",
@@ -59,10 +56,10 @@ __getattr__ = attach(
         ),
         ".catalog": ("catalogue", "find_rule", "measure_log", "rules_for"),
         ".claims": ("Claim", "read_claims"),
-        ".dlperf": ("PlacementSummary", "no_speedup", "summarise"),
+        ".dlperf": ("no_speedup", "summarise"),
         ".model": ("Rule", "RuleKind", "RuleResult"),
-        ".naming": ("Naming", "read_naming"),
-        ".tree": ("Group", "PlacementRow", "read_tree"),
+        ".naming": ("read_naming",),
+        ".tree": ("PlacementRow", "read_tree"),
         "trainmark.measure.steadiness": ("judge_records", "noise"),
     },
 )

@@ -7,39 +7,18 @@ from trainmark.report.exchange.adapters import (
     rows_from_tree,
     why_no_rows,
 )
-from trainmark.report.exchange.dlperf import BASELINE, DlperfResult, dlperf_json, without_speedup
-from trainmark.report.exchange.listing import Listing, list_rows
-from trainmark.report.exchange.paddle import (
-    FIELDS,
-    DatabaseRow,
-    Mission,
-    RunMode,
-    case_name,
-    find_mission,
-    load_directions,
-    load_missions,
-    log_file_name,
-    mission_for,
-    paddle_row,
-)
+from trainmark.report.exchange.dlperf import dlperf_json, without_speedup
+from trainmark.report.exchange.listing import list_rows
+from trainmark.report.exchange.paddle import FIELDS, load_directions, load_missions, mission_for, paddle_row
 from trainmark.report.exchange.rows import SpeedRow
 
 __all__ = [
-    "BASELINE",
     "FIELDS",
-    "DatabaseRow",
-    "DlperfResult",
-    "Listing",
-    "Mission",
-    "RunMode",
     "SpeedRow",
-    "case_name",
     "dlperf_json",
-    "find_mission",
     "list_rows",
     "load_directions",
     "load_missions",
-    "log_file_name",
     "mission_for",
     "numbered",
     "paddle_row",

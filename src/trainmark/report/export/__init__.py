@@ -3,6 +3,6 @@
 No module of a format is imported before it is needed: each needs a library of an extra of its own.
 """
 
-from trainmark.report.export.formats import EXPORTERS, Export, ExportFormat, export, find_format
+from trainmark.report.export.formats import EXPORTERS, ExportFormat, export, find_format
 
-__all__ = ["EXPORTERS", "Export", "ExportFormat", "export", "find_format"]
+__all__ = ["EXPORTERS", "ExportFormat", "export", "find_format"]
