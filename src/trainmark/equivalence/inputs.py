@@ -9,7 +9,7 @@ from trainmark.errors import InputError
 from trainmark.schema.precision import Precision
 from trainmark.tasks import find_task, task_of_model
 from trainmark.tasks.equal_work import REDUCED, EqualWork
-from trainmark.worker.core.equivalence import OBSERVED, STEPS
+from trainmark.worker.core.equivalence import STEPS
 from trainmark.worker.core.precision import PRECISIONS
 
 LOSS_SCALE = 1024
@@ -34,7 +34,7 @@ def equal_work_of(model: str, rules: Mapping[str, str] = NO_RULES) -> EqualWork:
 def worker_flags(
     model: str,
     inputs: Path,
-    compiler: str = OBSERVED,
+    compiler: str = "none",
     rules: Mapping[str, str] = NO_RULES,
     precision: Precision = Precision.FP32,
 ) -> tuple[str, ...]:
