@@ -324,7 +324,7 @@ def test_a_suite_that_cannot_start_is_not_fit_and_an_invalid_suite_is_a_usage_er
     output = capsys.readouterr().out
     assert output.startswith("failure  localhost  cases ")
     assert "1 of 1 cases of fakes cannot be started: 2 nodes are required" in output
-    assert "this host is not fit for fakes: 1 failure" in output
+    assert "this host is not ready for fakes: 1 failure" in output
     assert main(["check", str(bench.folder / "none.yaml")]) == 2
     assert main(["check", "--only", "model=good"]) == 2
     assert main(["check", "--hosts", str(bench.folder / "nobody.yaml")]) == 2

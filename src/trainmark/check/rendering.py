@@ -47,4 +47,4 @@ def _verdict(report: CheckReport) -> str:
         for level, count in counts.items()
         if count
     )
-    return f"{hosts} {'fit' if report.fit else 'not fit'}{for_what}: {counted}"
+    return f"{hosts} {'ready' if report.fit else 'not ready'}{for_what}: {counted}"
