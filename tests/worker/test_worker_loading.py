@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmark.worker.core.feed import LoadedFeed
+from trainmark.worker.core.feed import LoadedFeed, Loader
 from trainmark.worker.core.outcomes import FAILED, RunError
 from trainmark.worker.core.queues import (
     AHEAD,
@@ -100,7 +100,7 @@ def test_a_loader_process_that_is_killed_while_it_hands_a_batch_over_is_no_lost_
     def batch(_number: int) -> Any:
         raise ConnectionResetError(104, "Connection reset by peer")
 
-    feed = LoadedFeed(map(batch, range(1)), lambda batch: batch, 8, None)
+    feed = LoadedFeed(map(batch, range(1)), lambda batch: batch, Loader(8))
 
     with pytest.raises(RunError) as failure:
         feed.next()

@@ -16,7 +16,7 @@ from trainmark.placement import free_ports
 from trainmark.worker.core.arguments import parse
 from trainmark.worker.core.choices import one_of, own_gpu, require_version
 from trainmark.worker.core.facts import Expected, Facts, as_requested
-from trainmark.worker.core.feed import LoadedFeed
+from trainmark.worker.core.feed import LoadedFeed, Loader
 from trainmark.worker.core.outcomes import (
     FAILED,
     LOST_PEER,
@@ -288,7 +288,7 @@ def test_event_marks_give_the_seconds_between_two_events() -> None:
 
 def test_a_feed_raises_what_its_loader_could_not_read_and_drops_it_at_the_end() -> None:
     broken = RunError(FAILED, "a.jpg cannot be decoded")
-    feed = LoadedFeed(iter([1, broken]), lambda loaded: loaded * 10, 5, "pillow")
+    feed = LoadedFeed(iter([1, broken]), lambda loaded: loaded * 10, Loader(5, "pillow"))
 
     assert feed.next() == 10
     assert feed.wait_s > 0

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -63,22 +64,22 @@ class FixedFeed(Feed):
         return self._batch
 
 
+class Loader(NamedTuple):
+    """The attributes of a ``Feed`` that a loader fills, by the same names; ``samples`` are those of an epoch."""
+
+    samples: int
+    decoder: str | None = None
+    ahead: float | None = None
+    produced: SampleCounter | None = None
+    workers: int | None = None
+
+
 class LoadedFeed(Feed):
     """Batches from an iterator, which yields a ``RunError`` instead of a batch that could not be read."""
 
-    def __init__(
-        self,
-        batches: Iterator[Any],
-        ready: Callable[[Any], Any],
-        epoch_samples: int,
-        decoder: str | None,
-        ahead: float | None = None,
-        produced: SampleCounter | None = None,
-        workers: int | None = None,
-    ) -> None:
+    def __init__(self, batches: Iterator[Any], ready: Callable[[Any], Any], loader: Loader) -> None:
         """Take over the iterator; ``ready`` converts its items to batches on the device, in the form for the step."""
-        self.epoch_samples, self.decoder = epoch_samples, decoder
-        self.ahead, self.produced, self.workers = ahead, produced, workers
+        self.epoch_samples, self.decoder, self.ahead, self.produced, self.workers = loader
         self._batches, self._ready = batches, ready
 
     def next(self) -> Any:
@@ -113,29 +114,34 @@ class IndexedReader:
         return arrays
 
 
-def shard_batches(sequences: int, batch: int, place: Place, seed: int) -> Iterator[Any]:
-    """Yield the numbers of the sequences of one rank's batches, without end.
+class Epochs:
+    """The endless row of a data set's epochs, each a new order of all its samples, drawn from the seed alone."""
 
-    Each epoch is a new order of all sequences, drawn from the seed alone. Step k of all ranks uses the next global
-    batch of the endless row of epochs, and each rank the part that its number gives it.
-    """
-    import numpy as np
+    def __init__(self, samples: int, seed: int) -> None:
+        self._samples, self._seed = samples, seed % 2**32
+        self._orders: dict[int, Any] = {}
 
-    def order(epoch: int) -> Any:
-        return np.random.RandomState([seed % 2**32, epoch]).permutation(sequences)
+    def numbers(self, row: range) -> Any:
+        """Return the numbers of the samples at these positions, int64; quick for one range after another."""
+        import numpy as np
 
-    start, epochs = place.rank * batch, {0: order(0)}
-    while True:
-        positions = np.arange(start, start + batch)
-        numbers = np.empty(batch, np.int64)
-        for epoch in range(start // sequences, (start + batch - 1) // sequences + 1):
-            if epoch not in epochs:
-                epochs = {retained: epochs[retained] for retained in epochs if retained == epoch - 1}
-                epochs[epoch] = order(epoch)
-            within = positions // sequences == epoch
-            numbers[within] = epochs[epoch][positions[within] % sequences]
-        yield numbers
-        start += batch * place.world_size
+        positions, numbers = np.arange(row.start, row.stop), np.empty(len(row), np.int64)
+        epochs = positions // self._samples
+        for epoch in range(row.start // self._samples, (row.stop - 1) // self._samples + 1):
+            if epoch not in self._orders:
+                self._orders = {at: order for at, order in self._orders.items() if at == epoch - 1}
+                random = np.random.RandomState([self._seed, epoch])
+                self._orders[epoch] = random.permutation(self._samples)
+            within = epochs == epoch
+            numbers[within] = self._orders[epoch][positions[within] % self._samples]
+        return numbers
+
+
+def shard_batches(samples: int, batch: int, place: Place, seed: int) -> Iterator[Any]:
+    """Yield the numbers of the samples of one rank's batches without end: its part of each global batch."""
+    epochs = Epochs(samples, seed)
+    for start in count(place.rank * batch, place.world_size * batch):
+        yield epochs.numbers(range(start, start + batch))
 
 
 class MappedFile:

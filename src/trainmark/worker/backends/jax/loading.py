@@ -8,9 +8,9 @@ import grain
 import numpy as np
 from absl import flags
 
-from ...core.feed import Feed, IndexedReader, LoadedFeed, Numbered, shard_batches
+from ...core.feed import Epochs, Feed, IndexedReader, LoadedFeed, Loader, Numbered
 from ...core.place import Place
-from ...core.queues import Parts, SampleCounter, in_parts, joined
+from ...core.queues import Parts, in_parts, joined
 from ...core.settings import Settings
 from ...tasks.image_classification.decoding import Photos, collate, join, single_threaded
 from ...tasks.image_classification.images import Draw
@@ -31,60 +31,45 @@ class GrainFeed(LoadedFeed):
         self,
         parts: Any,
         share: Parts,
-        join: Callable[[list[Any]], Any],
         ready: Callable[[Any], Any],
-        samples: int,
-        decoder: str | None,
-        produced: SampleCounter,
+        loader: Loader,
         begin: Callable[[int, int], None] | None = None,
     ) -> None:
-        """Start the processes, each by ``begin``; ``join`` makes a batch of its parts."""
+        """Start the processes, each by ``begin``."""
         # The processes are the parallelism; without any, the batch is made when it is needed.
-        loader = parts.to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0))
+        made = parts.to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0))
         if share.workers:
             # Grain reads its own flags from absl, which requires a parsed command line first.
             flags.FLAGS.mark_as_parsed()
-            loader = loader.mp_prefetch(grain.MultiprocessingOptions(share.workers, 1), worker_init_fn=begin)
-        self._iterator = iter(loader)
+            made = made.mp_prefetch(grain.MultiprocessingOptions(share.workers, 1), worker_init_fn=begin)
+        self._iterator = iter(made)
         if share.workers:
             self._iterator.start_prefetch()
-        batches = joined(self._iterator, share.in_batch, join)
-        super().__init__(batches, ready, samples, decoder, share.ahead, produced, share.workers)
+        super().__init__(joined(self._iterator, share.in_batch, join), ready, loader)
 
     def close(self) -> None:
         super().close()
         self._iterator.close()
 
 
-class Numbers:
-    """The numbers of the samples of each part of a rank's batches; quick for one part after another."""
+class Row:
+    """The parts of a rank's batches, by their number: it makes one of ``world_size`` batches of an endless row."""
 
-    def __init__(self, samples: int, batch: int, place: Place, seed: int, parts: int) -> None:
-        """Take the arguments of ``shard_batches``, and the parts of a batch."""
-        self._given = samples, batch, place, seed, parts
-        self._size, self._parts = batch // parts, parts
-        self._start()
-
-    def _start(self) -> None:
-        self._shard_batches, self._at = shard_batches(*self._given[:-1]), -1
-        self._numbers = np.empty(0, np.int64)
+    def __init__(self, take: Callable[[range], Any], settings: Settings, place: Place, parts: int) -> None:
+        """Take what returns the content of some positions of the row, and the parts of a batch."""
+        self._take, self._parts, self._batch = take, parts, settings.batch_per_device
+        self._rank, self._world_size = place.rank, place.world_size
 
     def __len__(self) -> int:
         """Return more than any run needs."""
         return WITHOUT_END
 
     def __getitem__(self, number: int) -> Any:
-        """Return the numbers of a part."""
+        """Return the content of a part."""
         batch, part = divmod(int(number), self._parts)
-        if batch < self._at:
-            self._start()
-        while self._at < batch:
-            self._numbers, self._at = next(self._shard_batches), self._at + 1
-        return self._numbers[part * self._size : (part + 1) * self._size]
-
-    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
-        """Let another process start from the beginning."""
-        return Numbers, self._given
+        size = self._batch // self._parts
+        start = (batch * self._world_size + self._rank) * self._batch + part * size
+        return self._take(range(start, start + size))
 
 
 def open_numbers(data: Numbered, settings: Settings, place: Place) -> LoadedFeed:
@@ -92,35 +77,16 @@ def open_numbers(data: Numbered, settings: Settings, place: Place) -> LoadedFeed
 
     Without ``loader_workers`` a batch is read when it is needed.
     """
-    samples, batch_of, ready = data
     share = in_parts(settings.batch_per_device, settings.loader_workers, TASKS, TASKS)
-    numbers = Numbers(samples, settings.batch_per_device, place, settings.seed, share.in_batch)
-    read = IndexedReader(batch_of)
+    numbers = Row(Epochs(data.samples, settings.seed).numbers, settings, place, share.in_batch)
+    read = IndexedReader(data.batch_of)
     parts = grain.MapDataset.source(numbers).map(read)
-    return GrainFeed(parts, share, _join, ready, samples, None, read.produced)
+    loader = Loader(data.samples, None, share.ahead, read.produced, share.workers)
+    return GrainFeed(parts, share, data.ready, loader)
 
 
-def _join(parts: list[Any]) -> tuple[Any, ...]:
-    return tuple(np.concatenate(arrays) for arrays in zip(*parts))
-
-
-class Draws:
-    """The parts of a rank's batches as lists of draws, by their number; of ``world_size`` batches it makes one."""
-
-    def __init__(self, row: Any, settings: ImageSettings, group: Group, parts: int) -> None:
-        self._row, self._parts, self._batch = row, parts, settings.batch_per_device
-        self._rank, self._world_size = group.place.rank, group.place.world_size
-
-    def __len__(self) -> int:
-        """Return more than any run needs."""
-        return WITHOUT_END
-
-    def __getitem__(self, number: int) -> Any:
-        """Return the draws of a part."""
-        batch, part = divmod(int(number), self._parts)
-        size = self._batch // self._parts
-        start = (batch * self._world_size + self._rank) * self._batch + part * size
-        return [self._row[position] for position in range(start, start + size)]
+def _draws(row: Any, positions: range) -> list[Draw]:
+    return [row[position] for position in positions]
 
 
 def _draw(images: int, position: int, image: int) -> Draw:
@@ -143,7 +109,8 @@ def open_images(settings: ImageSettings, group: Group) -> Feed:
     share = in_parts(settings.batch_per_device, settings.loader_workers, TASKS, TASKS)
     epochs = grain.MapDataset.range(len(photos)).seed(settings.seed).shuffle().repeat()
     row = epochs.map_with_index(partial(_draw, len(photos)))
-    parts = grain.MapDataset.source(Draws(row, settings, group, share.in_batch)).map(partial(_part, photos))
+    draws = Row(partial(_draws, row), settings, group.place, share.in_batch)
+    parts = grain.MapDataset.source(draws).map(partial(_part, photos))
     single_threaded()
 
     def on_device(loaded: Any) -> tuple[Any, Any]:
@@ -151,5 +118,4 @@ def open_images(settings: ImageSettings, group: Group) -> Feed:
         images, labels = loaded
         return group.part(images), group.part(labels.astype(np.int32))
 
-    decoder, produced = photos.decoder.name, photos.produced
-    return GrainFeed(parts, share, join, on_device, len(photos), decoder, produced, single_threaded)
+    return GrainFeed(parts, share, on_device, photos.loader(share), single_threaded)

@@ -20,7 +20,7 @@ from mxnet.gluon.data.dataloader import _worker_initializer, default_batchify_fn
 from mxnet.gluon.data.vision import transforms
 
 from ...core.choices import one_of
-from ...core.feed import LoadedFeed
+from ...core.feed import LoadedFeed, Loader
 from ...core.outcomes import FAILED, RunError
 from ...core.place import Place
 from ...core.queues import Cut, SampleCounter, in_parts, joined
@@ -205,8 +205,8 @@ def open_records(settings: ImageSettings, place: Place, ready: ToDevice) -> Load
     except MXNetError as error:
         raise _unreadable(records, error) from error
 
-    batches = _batches(iterator, records)
-    return LoadedFeed(batches, ready.loaded, images, RECORDS_DECODER, AHEAD, workers=threads)
+    loader = Loader(images, RECORDS_DECODER, AHEAD, None, threads)
+    return LoadedFeed(_batches(iterator, records), ready.loaded, loader)
 
 
 def _batches(iterator: Any, records: Path) -> Iterator[Any]:
@@ -368,8 +368,8 @@ def open_folder(settings: ImageSettings, place: Place, ready: ToDevice) -> Loade
         fetched = pool.batches(iter(loader))
     else:
         fetched = iter(loader)
-    batches, count = joined(fetched, share.in_batch, _join), len(images.paths)
-    return LoadedFeed(batches, ready.loaded, count, FOLDER_DECODER, share.ahead, data.produced, share.workers)
+    facts = Loader(len(images.paths), FOLDER_DECODER, share.ahead, data.produced, share.workers)
+    return LoadedFeed(joined(fetched, share.in_batch, _join), ready.loaded, facts)
 
 
 def _join(parts: list[Any]) -> Any:

@@ -44,6 +44,4 @@ def open_images(settings: ImageSettings, place: Place, device: Any) -> Feed:
         worker_init_fn=single_threaded,
         **({"prefetch_factor": share.tasks} if share.workers else {}),
     )
-    batches = joined(iter(loader), share.in_batch, join)
-    name, produced = photos.decoder.name, photos.produced
-    return LoadedFeed(batches, Normalise(device), len(photos), name, share.ahead, produced, share.workers)
+    return LoadedFeed(joined(iter(loader), share.in_batch, join), Normalise(device), photos.loader(share))

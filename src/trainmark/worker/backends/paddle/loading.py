@@ -9,10 +9,10 @@ import paddle
 from paddle.io import DataLoader, Dataset
 
 from ...core.choices import one_of
-from ...core.feed import IndexedReader, LoadedFeed, Numbered, shard_batches
+from ...core.feed import IndexedReader, LoadedFeed, Loader, Numbered, shard_batches
 from ...core.outcomes import RunError
 from ...core.place import Place
-from ...core.queues import AHEAD, Parts, SampleCounter, in_parts, joined
+from ...core.queues import AHEAD, Parts, in_parts, joined
 from ...core.settings import Settings
 from ...tasks.image_classification.decoding import Photos, collate, single_threaded
 from ...tasks.image_classification.images import DEVIATION, MEAN
@@ -43,13 +43,11 @@ class PaddleFeed(LoadedFeed):
         share: Parts,
         collate: Callable[[list[Any]], Any],
         ready: Callable[[Any], Any],
-        samples: int,
-        decoder: str | None,
-        produced: SampleCounter,
+        loader: Loader,
         begin: Callable[[int], None] | None = None,
     ) -> None:
         """Start the loader processes; ``parts`` has the indices in ``data`` of each part of a batch."""
-        loader = DataLoader(
+        made = DataLoader(
             data,
             batch_sampler=parts,
             num_workers=share.workers,
@@ -60,13 +58,12 @@ class PaddleFeed(LoadedFeed):
             use_shared_memory=True,
             worker_init_fn=begin,
         )
-        self._loader = iter(loader)
+        self._loader = iter(made)
         # See ``_with_array``.
-        batches: Any = (batch[-1] if isinstance(batch[-1], RunError) else batch for batch in self._loader)
-        if share.in_batch > 1:
-            batches = joined(batches, share.in_batch, _join)
+        found = (part[-1] if isinstance(part[-1], RunError) else part for part in self._loader)
         # Without processes a thread works ahead, with a queue that cannot be taken away.
-        super().__init__(batches, ready, samples, decoder, share.ahead or AHEAD, produced, share.workers)
+        loader = loader._replace(ahead=share.ahead or AHEAD)
+        super().__init__(joined(found, share.in_batch, _join), ready, loader)
 
     def close(self) -> None:
         super().close()
@@ -75,13 +72,12 @@ class PaddleFeed(LoadedFeed):
 
 def open_numbers(data: Numbered, settings: Settings, place: Place) -> PaddleFeed:
     """Start the loader processes of this rank, at most ``AHEAD``: each has a batch in hand."""
-    samples, batch_of, ready = data
-    dataset, workers = _Batches(samples, batch_of), min(settings.loader_workers, AHEAD)
+    dataset, workers = _Batches(data.samples, data.batch_of), min(settings.loader_workers, AHEAD)
     share = Parts(workers, AHEAD // max(workers, 1), 1)
     # A batch of samples is one index of the data.
-    batches = ([own] for own in shard_batches(samples, settings.batch_per_device, place, settings.seed))
-    produced = dataset.read.produced
-    return PaddleFeed(dataset, batches, share, itemgetter(0), ready, samples, None, produced)
+    batches = ([own] for own in shard_batches(data.samples, settings.batch_per_device, place, settings.seed))
+    loader = Loader(data.samples, None, share.ahead, dataset.read.produced, workers)
+    return PaddleFeed(dataset, batches, share, itemgetter(0), data.ready, loader)
 
 
 def _with_array(batch: Any) -> Any:
@@ -113,10 +109,8 @@ def open_images(settings: ImageSettings, place: Place) -> PaddleFeed:
     photos, share = Photos(settings, place), in_parts(settings.batch_per_device, settings.loader_workers)
     if not share.workers:
         single_threaded()
-    parts, ready, name = photos.parts(share.in_batch), Normalise(settings), photos.decoder.name
-    return PaddleFeed(
-        photos, parts, share, _collate, ready, len(photos), name, photos.produced, single_threaded
-    )
+    parts, loader = photos.parts(share.in_batch), photos.loader(share)
+    return PaddleFeed(photos, parts, share, _collate, Normalise(settings), loader, single_threaded)
 
 
 def _collate(samples: list[Any]) -> Any:

@@ -2,16 +2,16 @@
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch.utils.data import DataLoader, Dataset
 
 from ...core.choices import one_of
-from ...core.feed import Feed, IndexedReader, LoadedFeed, Numbered, shard_batches
+from ...core.feed import Feed, IndexedReader, LoadedFeed, Loader, Numbered, shard_batches
 from ...core.outcomes import UNSUPPORTED, RunError, first_sentence
 from ...core.place import Place
-from ...core.queues import AHEAD, SampleCounter, in_parts, joined
+from ...core.queues import AHEAD, in_parts, joined
 from ...core.settings import Settings
 from ...tasks.image_classification.decoding import Photos, single_threaded
 from ...tasks.image_classification.images import DEVIATION, MEAN, Draw
@@ -31,19 +31,19 @@ class _NumberedBatches(Dataset):
 
 def open_numbers(data: Numbered, settings: Settings, place: Place, device: Any) -> LoadedFeed:
     """Start the loader processes of this rank, at most ``AHEAD``: each has a batch in hand; return their feed."""
-    samples, batch_of, ready = data
-    batches, workers = _NumberedBatches(batch_of), min(settings.loader_workers, AHEAD)
+    batches, workers = _NumberedBatches(data.batch_of), min(settings.loader_workers, AHEAD)
+    each = AHEAD // workers if workers else 0
     loader = DataLoader(
         batches,
         batch_size=None,
-        sampler=shard_batches(samples, settings.batch_per_device, place, settings.seed),
+        sampler=shard_batches(data.samples, settings.batch_per_device, place, settings.seed),
         num_workers=workers,
         collate_fn=as_it_is,
         pin_memory=device.type == "cuda",
-        prefetch_factor=AHEAD // workers if workers else None,
+        prefetch_factor=each or None,
     )
-    ahead = AHEAD // workers * workers if workers else 0
-    return LoadedFeed(iter(loader), ready, samples, None, ahead, batches.read.produced, workers)
+    facts = Loader(data.samples, None, each * workers, batches.read.produced, workers)
+    return LoadedFeed(iter(loader), data.ready, facts)
 
 
 Batch = tuple[Any, Any]
@@ -77,53 +77,34 @@ class Normalise:
         return images.sub_(self._mean).mul_(self._scale).to(self._dtype, memory_format=self._format)
 
 
-class Parted(NamedTuple):
-    """A batch in parts, each (bytes (images, size, size, 3), labels), which are put together on the device."""
-
-    parts: list[Any]
-
-    def on(self, device: Any) -> tuple[Any, Any]:
-        """Return the whole batch on a device; from pinned memory without waiting for the copies."""
-        pixels, labels = (
-            torch.cat([tensor.to(device, non_blocking=True) for tensor in tensors])
-            for tensors in zip(*self.parts)
-        )
-        return pixels, labels
-
-
 class HostFeed(LoadedFeed):
     """Brings decoded batches from host memory to the device, one ahead of the step that uses it.
 
-    ``batches`` yields (bytes (batch, size, size, 3), labels), a ``Parted``, or a ``RunError`` in its place.
+    ``batches`` yields (bytes (batch, size, size, 3), labels), a list of parts of that form, or a ``RunError``.
     On a GPU they are in pinned memory, and are copied and normalised on a stream of their own while the step before
     computes.
     """
 
-    def __init__(
-        self,
-        batches: Iterator[Any],
-        device: Any,
-        normalise: Normalise,
-        epoch_samples: int,
-        decoder: str,
-        ahead: float,
-        produced: SampleCounter | None = None,
-        workers: int | None = None,
-    ) -> None:
-        """Take over the iterator; ``close`` drops it."""
-        super().__init__(batches, self._on_device, epoch_samples, decoder, ahead, produced, workers)
+    def __init__(self, batches: Iterator[Any], device: Any, normalise: Normalise, loader: Loader) -> None:
+        super().__init__(batches, self._on_device, loader)
         self._device, self._normalise = device, normalise
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
 
+    def _copied(self, loaded: Any) -> Batch:
+        """Return the batch on the device; from pinned memory without waiting for the copies."""
+        parts = [loaded] if isinstance(loaded[0], torch.Tensor) else loaded
+        pixels, labels = (
+            torch.cat([tensor.to(self._device, non_blocking=True) for tensor in tensors])
+            for tensors in zip(*parts)
+        )
+        return self._normalise(pixels), labels
+
     def _on_device(self, loaded: Any) -> Batch:
         """Start the copy, and let the training stream wait for it."""
-        parted = loaded if isinstance(loaded, Parted) else Parted([loaded])
         if self._stream is None:
-            pixels, labels = parted.on(self._device)
-            return self._normalise(pixels), labels
+            return self._copied(loaded)
         with torch.cuda.stream(self._stream):
-            pixels, labels = parted.on(self._device)
-            images = self._normalise(pixels)
+            images, labels = self._copied(loaded)
         training = torch.cuda.current_stream()
         training.wait_stream(self._stream)
         # Their memory was taken on the copying stream: it may be given away only when the training is done with it.
@@ -173,12 +154,8 @@ def open_images(settings: ImageSettings, place: Place, device: Any, dtype: Any) 
     )
     if not share.workers:
         single_threaded()
-    normalise, batches = (
-        Normalise(device, dtype, settings.layout),
-        joined(iter(loader), share.in_batch, Parted),
-    )
-    name, produced = photos.decoder.name, photos.produced
-    return HostFeed(batches, device, normalise, len(photos), name, share.ahead, produced, share.workers)
+    normalise = Normalise(device, dtype, settings.layout)
+    return HostFeed(joined(iter(loader), share.in_batch, list), device, normalise, photos.loader(share))
 
 
 def as_it_is(batch: Any) -> Any:

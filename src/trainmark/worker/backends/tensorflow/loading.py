@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from ...core.choices import one_of
-from ...core.feed import Feed, IndexedReader, LoadedFeed, Numbered, shard_batches
+from ...core.feed import Feed, IndexedReader, LoadedFeed, Loader, Numbered, shard_batches
 from ...core.outcomes import FAILED, RunError, first_sentence
 from ...core.place import Place
 from ...core.queues import AHEAD, Loading
@@ -66,8 +66,8 @@ def open_numbers(data: Numbered, settings: Settings, place: Place) -> LoadedFeed
                 raise
             yield refusals[0]
 
-    ahead = AHEAD if workers else 0
-    return LoadedFeed(taken(), ready, samples, None, ahead, counted.produced, workers)
+    loader = Loader(samples, None, AHEAD if workers else 0, counted.produced, workers)
+    return LoadedFeed(taken(), ready, loader)
 
 
 PREFETCH_BATCHES = 2
@@ -128,18 +128,18 @@ def open_pipeline(source: "Source", settings: ImageSettings, place: Place, devic
         except tf.errors.OpError as error:
             raise _unusable(source, settings, place, taken) or source.explain(error) from error
 
-    return PipelineFeed(explained(), source.images, threads, made, ahead)
+    feed = PipelineFeed(explained(), tuple, Loader(source.images, DECODER, ahead, None, threads))
+    feed.made = made
+    return feed
 
 
 class PipelineFeed(LoadedFeed):
-    """The batches of a pipeline, in which a variable counts the images."""
+    """The batches of a pipeline, in which the variable ``made`` counts the images."""
 
-    def __init__(self, batches: Iterator[Any], images: int, threads: int, made: Any, ahead: float) -> None:
-        super().__init__(batches, lambda batch: batch, images, DECODER, ahead, workers=threads)
-        self._made = made
+    made: Any
 
     def loading(self) -> Loading:
-        return Loading(int(self._made.numpy()), self.taken)
+        return Loading(int(self.made.numpy()), self.taken)
 
 
 def prepare(source: "Source", settings: ImageSettings, number: Any, example: Any) -> Any:

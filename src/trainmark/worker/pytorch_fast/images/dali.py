@@ -13,7 +13,7 @@ import torch
 from nvidia.dali import fn, pipeline_def, tfrecord, types
 
 from ...backends.pytorch.loading import ON_GPU, Batch, HostFeed, Normalise, require_gpu
-from ...core.feed import Feed, LoadedFeed
+from ...core.feed import Feed, LoadedFeed, Loader
 from ...core.outcomes import RunError
 from ...core.place import Place
 from ...tasks.image_classification.decoding import END_BYTES
@@ -81,16 +81,12 @@ def _feed(source: Source, settings: ImageSettings, place: Place, device: Any, dt
         require_gpu(settings, device)
     make = _pipeline(settings, place, device.index if on_gpu else None, source, dtype)
     batches = Batches(make, source, settings)
-    feed: LoadedFeed
+    decoder, threads = "dali, mixed" if on_gpu else "dali", max(1, settings.loader_workers)
+    loader = Loader(batches.images, decoder, AHEAD, None, threads)
     if on_gpu:
-        placed = _Placed(device, dtype, settings)
-        feed = LoadedFeed(iter(batches), placed, batches.images, "dali, mixed", AHEAD)
-    else:
-        retained = (_retained(batch, device) for batch in batches)
-        normalise = Normalise(device, dtype, settings.layout)
-        feed = HostFeed(retained, device, normalise, batches.images, "dali", AHEAD)
-    feed.workers = max(1, settings.loader_workers)
-    return feed
+        return LoadedFeed(iter(batches), _Placed(device, dtype, settings), loader)
+    retained = (_retained(batch, device) for batch in batches)
+    return HostFeed(retained, device, Normalise(device, dtype, settings.layout), loader)
 
 
 def _pipeline(

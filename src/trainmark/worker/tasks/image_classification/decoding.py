@@ -10,9 +10,10 @@ from zlib import crc32
 
 import numpy as np
 
+from ...core.feed import Loader
 from ...core.outcomes import FAILED, OOM, UNSUPPORTED, RunError
 from ...core.place import Place
-from ...core.queues import Cut, SampleCounter
+from ...core.queues import Cut, Parts, SampleCounter
 from .images import Draw, ImageSampler, random_resized_crop, randomness, read_images
 from .settings import ImageSettings
 
@@ -223,6 +224,10 @@ class Photos:
         """Return the draws of this rank in parts, ``count`` a batch."""
         return Cut(self.dealer, count)
 
+    def loader(self, share: Parts) -> Loader:
+        """Return the facts of a loader whose processes ``share`` the batches."""
+        return Loader(len(self), self.decoder.name, share.ahead, self.produced, share.workers)
+
 
 def collate(samples: list[Any]) -> Any:
     """Return (bytes (batch, size, size, 3), labels (batch,) in int64), or the first ``RunError`` of the samples."""
@@ -234,6 +239,5 @@ def collate(samples: list[Any]) -> Any:
 
 
 def join(parts: list[Any]) -> Any:
-    """Return one batch of parts that ``collate`` has made."""
-    pixels, labels = zip(*parts)
-    return np.concatenate(pixels), np.concatenate(labels)
+    """Return one batch of parts, each a tuple of numpy arrays."""
+    return tuple(np.concatenate(arrays) for arrays in zip(*parts))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from ...core.arguments import NATIVE
 from ...core.choices import one_of
-from ...core.feed import MANIFEST, LoadedFeed, MappedFile, read_manifest, shard_batches
+from ...core.feed import MANIFEST, LoadedFeed, Loader, MappedFile, read_manifest, shard_batches
 from ...core.outcomes import FAILED, UNSUPPORTED, RunError, first_sentence
 from ...core.place import Place
 from ...core.queues import AHEAD, SampleCounter
@@ -284,8 +284,6 @@ def open_feed(
         except RunError as stopped:
             yield stopped
 
-    threaded = settings.loader_workers > 0
-    items = read_ahead(batches(), AHEAD - 1) if threaded else batches()
-    feed = LoadedFeed(items, ready, source.samples, None, AHEAD if threaded else 0, produced)
-    feed.workers = int(threaded)
-    return feed
+    threads = int(settings.loader_workers > 0)
+    items = read_ahead(batches(), AHEAD - 1) if threads else batches()
+    return LoadedFeed(items, ready, Loader(source.samples, None, AHEAD * threads, produced, threads))
