@@ -5,7 +5,8 @@ the GPU, whose JPEG engines decode a part of the pictures. DALI draws its own ra
 same distribution as the other loaders', but are not the same.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +52,8 @@ def open_tfrecord(settings: ImageSettings, place: Place, device: Any, dtype: Any
     """Return a feed from the training shards of a TFRecord data set and their index files."""
     shards = find_shards(Path(settings.data), place)
     options = {
-        "path": [str(shard) for shard in shards.files],
-        "index_path": [str(index) for index in shards.indices],
+        "path": list(map(str, shards)),
+        "index_path": list(map(str, shards.values())),
         "features": {
             "image/encoded": tfrecord.FixedLenFeature((), tfrecord.string, ""),
             "image/class/label": tfrecord.FixedLenFeature([1], tfrecord.int64, -1),
@@ -84,7 +85,7 @@ def _feed(source: Source, settings: ImageSettings, place: Place, device: Any, dt
     decoder, threads = "dali, mixed" if on_gpu else "dali", max(1, settings.loader_workers)
     loader = Loader(batches.images, decoder, AHEAD, None, threads)
     if on_gpu:
-        return LoadedFeed(iter(batches), _Placed(device, dtype, settings), loader)
+        return LoadedFeed(iter(batches), partial(_placed, settings.layout, device, dtype), loader)
     retained = (_retained(batch, device) for batch in batches)
     return HostFeed(retained, device, Normalise(device, dtype, settings.layout), loader)
 
@@ -114,8 +115,15 @@ def _pictures(files: Any, settings: ImageSettings, dtype: Any, on_gpu: bool) -> 
 
     On a GPU they are normalised, in the requested layout, and in FP16 if ``dtype`` is.
     """
-    where = {"device": "mixed", "hw_decoder_load": BY_ENGINES} if on_gpu else {"device": "cpu"}
-    part, size = fn.decoders.image_random_crop(files, **where, **CROPPED), [settings.image_size] * 2
+    part = fn.decoders.image_random_crop(
+        files,
+        output_type=types.RGB,
+        random_area=[0.08, 1.0],
+        random_aspect_ratio=[3 / 4, 4 / 3],
+        num_attempts=10,
+        **({"device": "mixed", "hw_decoder_load": BY_ENGINES} if on_gpu else {"device": "cpu"}),
+    )
+    size = [settings.image_size] * 2
     part = fn.resize(part, size=size, interp_type=types.INTERP_LINEAR, antialias=False)
     mirrored = fn.random.coin_flip()
     if not on_gpu:
@@ -141,14 +149,6 @@ def _ends(files: Any) -> tuple[Any, Any]:
     return last, fn.cat(begin, end, axis=0)
 
 
-CROPPED: Mapping[str, Any] = {
-    "output_type": types.RGB,
-    "random_area": [0.08, 1.0],
-    "random_aspect_ratio": [3 / 4, 4 / 3],
-    "num_attempts": 10,
-}
-
-
 def _retained(batch: Any, device: Any) -> Any:
     """Return a copy of a host batch, because DALI reuses its own memory for the batch after next."""
     if isinstance(batch, RunError):
@@ -157,14 +157,8 @@ def _retained(batch: Any, device: Any) -> Any:
     return (pixels.pin_memory() if device.type == "cuda" else pixels.clone()), labels
 
 
-class _Placed:
-    """Converts pictures on the GPU and labels on the host to the network's batch."""
-
-    def __init__(self, device: Any, dtype: Any, settings: ImageSettings) -> None:
-        self._device, self._dtype, self._nhwc = device, dtype, settings.layout == "nhwc"
-
-    def __call__(self, batch: Any) -> Batch:
-        """Return images (batch, 3, size, size) and labels (batch,); bytes in NHWC order are not copied for that."""
-        pixels, labels = batch
-        images = pixels.permute(0, 3, 1, 2) if self._nhwc else pixels
-        return images.to(self._dtype), labels.pin_memory().to(self._device, non_blocking=True)
+def _placed(layout: str, device: Any, dtype: Any, batch: Any) -> Batch:
+    """Return images (batch, 3, size, size) and labels (batch,) on the GPU; NHWC is not copied for that."""
+    pixels, labels = batch
+    images = pixels.permute(0, 3, 1, 2) if layout == "nhwc" else pixels
+    return images.to(dtype), labels.pin_memory().to(device, non_blocking=True)

@@ -15,7 +15,7 @@ import random
 import re
 import struct
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,38 +39,21 @@ _TAIL = struct.Struct("<I")
 _FRAMING = _HEAD.size + _TAIL.size
 
 
-class Shards(NamedTuple):
-    """The shards of a data set and their index files, in the order of their numbers."""
+def find_shards(folder: Path, place: Place) -> dict[Path, Path]:
+    """Return the index of each checked training shard in ``folder``, in the order of their numbers.
 
-    files: list[Path]
-    indices: list[Path]
-
-
-class _Span(NamedTuple):
-    """The position of a record in its file, from the index."""
-
-    offset: int
-    size: int
-
-
-def find_shards(folder: Path, place: Place) -> Shards:
-    """Return the checked training shards in ``folder``; each rank checks its part of the sample of records.
-
-    Raises ``RunError`` (failed), with the file and what to do, for data that DALI would read incorrectly.
+    Each rank checks its part of the sample of records. Raises ``RunError`` (failed), with the file and what to do, for
+    data that DALI would read incorrectly.
     """
     try:
         shards = _find(folder)
-        spans = [_read_index(*pair) for pair in zip(shards.files, shards.indices)]
-        step = max(1, sum(span.size for one in spans for span in one) // SAMPLE_BYTES)
-        number = 0
-        for shard, its in zip(shards.files, spans):
-            chosen = [
-                span
-                for at, span in enumerate(its, number)
-                if at % (step * place.world_size) == step * place.rank
-            ]
+        spans = {shard: _read_index(shard, index) for shard, index in shards.items()}
+        step = max(1, sum(size for of_one in spans.values() for _, size in of_one) // SAMPLE_BYTES)
+        number, first, every = 0, step * place.rank, step * place.world_size
+        for shard, of_one in spans.items():
+            chosen = [span for at, span in enumerate(of_one, number) if at % every == first]
             _check_records(shard, chosen)
-            number += len(its)
+            number += len(of_one)
     except OSError as error:
         raise RunError(FAILED, f"cannot read {error.filename}: {error.strerror}") from error
     if not number:
@@ -78,7 +61,7 @@ def find_shards(folder: Path, place: Place) -> Shards:
     return shards
 
 
-def _find(folder: Path) -> Shards:
+def _find(folder: Path) -> dict[Path, Path]:
     if not folder.is_dir():
         raise RunError(FAILED, f"the data set {folder} does not exist")
     matches = [match for entry in sorted(folder.iterdir()) if (match := SHARD.fullmatch(entry.name))]
@@ -88,57 +71,48 @@ def _find(folder: Path) -> Shards:
     for number in range(int(count)):
         wanted = f"train-{number:05d}-of-{count}"
         if not (folder / wanted).is_file():
-            raise RunError(
-                FAILED, f"{folder / wanted} is missing: the data set has {int(count)} training shards"
-            )
+            reason = f"{folder / wanted} is missing: the data set has {int(count)} training shards"
+            raise RunError(FAILED, reason)
     if len(matches) != int(count):
         odd = next(match for match in matches if match["count"] != count)
-        raise RunError(
-            FAILED, f"{folder / odd.string} does not belong to the same data set as {matches[0].string}"
-        )
-    files = [folder / match.string for match in matches]
-    indices = [folder / "idx" / f"{file.name}.idx" for file in files]
-    missing = next((index for index in indices if not index.is_file()), None)
-    if missing is not None:
-        raise RunError(FAILED, f"{missing} is missing, which DALI needs: trainmark data index {folder}")
-    return Shards(files, indices)
+        reason = f"{folder / odd.string} does not belong to the same data set as {matches[0].string}"
+        raise RunError(FAILED, reason)
+    shards = {folder / match.string: folder / "idx" / f"{match.string}.idx" for match in matches}
+    for index in shards.values():
+        if not index.is_file():
+            raise RunError(FAILED, f"{index} is missing, which DALI needs: trainmark data index {folder}")
+    return shards
 
 
-def _read_index(shard: Path, index: Path) -> list[_Span]:
-    """Return the positions of all records; raise ``RunError`` if they do not cover the whole shard."""
+def _read_index(shard: Path, index: Path) -> list[tuple[int, int]]:
+    """Return offset and size of all records; raise ``RunError`` if they do not cover the whole shard."""
     spans, end = [], 0
     with index.open(encoding="ascii", errors="replace") as lines:
         for number, line in enumerate(lines, start=1):
             words = line.split()
             if len(words) != 2 or not all(word.isdecimal() for word in words):
                 raise RunError(FAILED, f"{index}, line {number}: expected 'offset size', got {line[:80]!r}")
-            span = _Span(int(words[0]), int(words[1]))
-            if span.offset != end or span.size < _FRAMING:
-                raise RunError(
-                    FAILED, f"{index}, line {number}: the record does not follow the one before it"
-                )
-            spans.append(span)
-            end += span.size
+            offset, length = map(int, words)
+            if offset != end or length < _FRAMING:
+                reason = f"{index}, line {number}: the record does not follow the one before it"
+                raise RunError(FAILED, reason)
+            spans.append((offset, length))
+            end += length
     size = shard.stat().st_size
     if end != size:
-        raise RunError(
-            FAILED,
-            f"{shard} has {size} bytes, but its index ends at {end}: it is truncated, or {index} is for another file",
-        )
+        other = f"it is truncated, or {index} is for another file"
+        raise RunError(FAILED, f"{shard} has {size} bytes, but its index ends at {end}: {other}")
     return spans
 
 
-def _check_records(shard: Path, spans: list[_Span]) -> None:
+def _check_records(shard: Path, spans: Iterable[tuple[int, int]]) -> None:
     with shard.open("rb") as file:
-        for span in spans:
-            file.seek(span.offset)
-            damage = _damage(file.read(span.size), span.size)
+        for offset, size in spans:
+            file.seek(offset)
+            damage = _damage(file.read(size), size)
             if damage is not None:
-                raise RunError(
-                    FAILED,
-                    f"{shard} is damaged, or its index is for another file: the record at byte {span.offset} {damage} "
-                    f"(trainmark data verify {shard.parent})",
-                )
+                found = f"{shard} is damaged, or its index is for another file: the record at byte {offset} {damage}"
+                raise RunError(FAILED, f"{found} (trainmark data verify {shard.parent})")
 
 
 def _damage(record: bytes, size: int) -> str | None:

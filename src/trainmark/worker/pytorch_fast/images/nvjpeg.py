@@ -8,6 +8,7 @@ import ctypes.util
 import importlib.util
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -70,10 +71,13 @@ class Decoder:
 
     def __init__(self, device: Any, threads: int) -> None:
         """Open the library; ``threads`` of the host help where the GPU has no JPEG engines. Raises OSError."""
-        library = next(_opened(), None)
-        if library is None:
+        for path in libraries():
+            with suppress(OSError):
+                self._library = ctypes.CDLL(path)
+                break
+        else:
             raise OSError("libnvjpeg, which comes with CUDA and with torchvision, is not found")
-        self._library, self._device = library, device
+        self._device = device
         self._handle, self._state, self._batch = ctypes.c_void_p(), ctypes.c_void_p(), 0
         status = self._call("CreateEx", HARDWARE, None, None, 0, ctypes.byref(self._handle))
         self.hardware = status == 0
@@ -156,11 +160,3 @@ class Decoder:
     def _call(self, name: str, *arguments: Any) -> int:
         with torch.cuda.device(self._device):
             return int(getattr(self._library, f"nvjpeg{name}")(*arguments))
-
-
-def _opened() -> Iterator[Any]:
-    for path in libraries():
-        try:
-            yield ctypes.CDLL(path)
-        except OSError:
-            continue

@@ -52,10 +52,10 @@ ENCODED, DECODED, UNREADABLE = 0, 1, 2
 
 
 class Photo(NamedTuple):
-    """One file to be decoded, with ``length`` bytes, and what becomes of the picture in them.
+    """One file to be decoded, with ``length`` bytes; ``crop`` is top, left, height and width of what is trained on.
 
-    Where ``state`` is ``DECODED`` the bytes are the pixels (height, width, 3) of what is trained on, where it is
-    ``UNREADABLE`` there are none.
+    Where ``state`` is ``DECODED`` the bytes are the pixels (height, width, 3) of the crop, where it is ``UNREADABLE``
+    there are none.
     """
 
     image: int
@@ -64,21 +64,13 @@ class Photo(NamedTuple):
     label: int
     height: int
     width: int
-    top: int
-    left: int
-    rows: int
-    columns: int
+    crop: tuple[int, int, int, int]
     mirrored: bool
 
     @property
     def shape(self) -> tuple[int, int, int]:
         """Return that of the decoded picture."""
         return 3, self.height, self.width
-
-    @property
-    def crop(self) -> tuple[int, int, int, int]:
-        """Return top, left, height and width of what is trained on."""
-        return self.top, self.left, self.rows, self.columns
 
 
 class Part(NamedTuple):
@@ -143,10 +135,7 @@ class Task(NamedTuple):
 
 
 def tasks_of(parts: Iterable[list[Draw]], in_batch: int, slots: int, by_host: int) -> Iterator[Task]:
-    """Yield a task for each part of batches, ``in_batch`` of a batch, of which processes decode ``by_host`` pictures.
-
-    The slots come in turn.
-    """
+    """Yield a task for each of the ``in_batch`` parts of a batch, of which processes decode ``by_host`` pictures."""
     for number, draws in enumerate(parts):
         before = number % in_batch
         of_batch = [by_host * count // in_batch for count in (before, before + 1)]
@@ -154,10 +143,7 @@ def tasks_of(parts: Iterable[list[Draw]], in_batch: int, slots: int, by_host: in
 
 
 class Files(Dataset):
-    """Reads files and chooses what of each picture is trained on.
-
-    Decoded here are what a GPU does not read, and as many others as a task says.
-    """
+    """Reads files, chooses each picture's crop, and decodes what a GPU does not read, and as many as a task says."""
 
     def __init__(self, images: ImageList, seed: int, slots: Slots) -> None:
         """Keep what every loader process needs; raise ``RunError`` (unsupported) if nothing can decode here."""
@@ -199,7 +185,7 @@ class Files(Dataset):
         if frame is not None and frame.plain:
             photo = self._photo(draw, ENCODED, len(data), frame.height, frame.width)
             room, left = here or (0, 0)
-            if 3 * photo.rows * photo.columns + left * len(data) > room:
+            if 3 * photo.crop[2] * photo.crop[3] + left * len(data) > room:
                 return data, photo
         try:
             pixels = decode_whole(data, self._decoder)
@@ -207,10 +193,10 @@ class Files(Dataset):
             reasons[draw.image] = str(error)
             return b"", self._photo(draw, UNREADABLE, 0, 1, 1)
         photo = self._photo(draw, DECODED, 0, *pixels.shape[:2])
-        part = pixels[photo.top : photo.top + photo.rows, photo.left : photo.left + photo.columns]
-        return part.tobytes(), photo._replace(
-            length=part.size, height=photo.rows, width=photo.columns, top=0, left=0
-        )
+        top, left, height, width = photo.crop
+        part = pixels[top : top + height, left : left + width]
+        crop = (0, 0, height, width)
+        return part.tobytes(), photo._replace(length=part.size, height=height, width=width, crop=crop)
 
     def _photo(self, draw: Draw, state: int, length: int, height: int, width: int) -> Photo:
         """Return what the draw's own random numbers make of a picture of this size."""
@@ -313,9 +299,8 @@ class Maker:
         # In the place of what cannot be decoded stands black: the batch keeps its size, and the run is in doubt.
         black = torch.zeros((3, 1, 1), dtype=torch.uint8, device=self._device)
         images = [black if image is None else image for image in decoded]
-        labels = (
-            torch.tensor([photo.label for photo in photos]).pin_memory().to(self._device, non_blocking=True)
-        )
+        labels = torch.tensor([photo.label for photo in photos]).pin_memory()
+        labels = labels.to(self._device, non_blocking=True)
         size, dtype, nhwc, _ = self._wanted
         return resampled(images, crops, size, dtype, nhwc), labels
 
@@ -446,19 +431,13 @@ class NvjpegFeed(Feed):
                 if self._closing.is_set():
                     return
                 if isinstance(parts, RunError):
-                    self._ready.put(parts)
-                    return
+                    raise parts
                 batch = self._maker.make(parts)
                 self.produced.add(len(batch[1]))
                 self._ready.put(batch)
         except Exception as error:
-            self._ready.put(_stopped(error))
+            other = RunError(FAILED, f"the loader nvjpeg: {first_sentence(error)}")
+            self._ready.put(classify(error, FAILURES) or other)
 
     def _leave_out(self, photo: Photo, why: str) -> None:
         tell_unreadable(self.unreadable, self._images.paths[photo.image], why)
-
-
-def _stopped(error: Exception) -> RunError:
-    if isinstance(error, RunError):
-        return error
-    return classify(error, FAILURES) or RunError(FAILED, f"the loader nvjpeg: {first_sentence(error)}")
