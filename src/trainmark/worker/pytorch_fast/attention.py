@@ -1,6 +1,7 @@
 """Attention by the kernel of torch's that is fastest here, measured before the first step as cuDNN measures its own."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 import torch
@@ -17,16 +18,8 @@ ORDERED = torch.__version__ >= "2.6" and sdpa_kernel is not None
 TORCH, CUDNN = "torch", "cudnn"
 """Torch's own choice, which may be cuDNN's kernel already, and cuDNN's."""
 
-CUDNN_FIRST = (
-    [
-        SDPBackend.CUDNN_ATTENTION,
-        SDPBackend.FLASH_ATTENTION,
-        SDPBackend.EFFICIENT_ATTENTION,
-        SDPBackend.MATH,
-    ]
-    if ORDERED
-    else []
-)
+ORDER = ("CUDNN_ATTENTION", "FLASH_ATTENTION", "EFFICIENT_ATTENTION", "MATH")
+CUDNN_FIRST = [getattr(SDPBackend, name) for name in ORDER] if ORDERED else []
 
 CAPABILITY = (9, 0)
 """Before that cuDNN's kernels are not faster than those that torch takes by itself."""
@@ -75,18 +68,23 @@ def measured(shape: Shape, kind: Any, device: Any) -> dict[str, float]:
     if torch.cuda.get_device_capability(device) < CAPABILITY:
         return {}
     found: dict[str, float] = {}
+    # cuDNN may not take this shape, or have no memory for it: then it is not chosen.
+    with attempt(device):
+        once, busy = _passes(shape, kind, device), torch.ones(SIZE, SIZE, device=device, dtype=kind)
+        kernels = {TORCH: None, CUDNN: [SDPBackend.CUDNN_ATTENTION]}
+        found |= {name: milliseconds(once, backends, busy) for name, backends in kernels.items()}
+    return found
+
+
+@contextmanager
+def attempt(device: Any) -> Iterator[None]:
+    """End at a RuntimeError; neither the random numbers nor the peak of memory of the training show the context."""
     with torch.random.fork_rng([device]):
         try:
-            once, busy = _passes(shape, kind, device), torch.ones(SIZE, SIZE, device=device, dtype=kind)
-            for name, backends in ((TORCH, None), (CUDNN, [SDPBackend.CUDNN_ATTENTION])):
-                found[name] = milliseconds(once, backends, busy)
-        except RuntimeError:
-            # cuDNN does not take this shape, or there is no memory for it: then it is not chosen.
-            return {}
+            with suppress(RuntimeError):
+                yield
         finally:
-            # What this took is no part of what the training takes.
             torch.cuda.reset_peak_memory_stats(device)
-    return found
 
 
 def is_faster(milliseconds: Mapping[str, float]) -> bool:
@@ -95,24 +93,30 @@ def is_faster(milliseconds: Mapping[str, float]) -> bool:
 
 
 def _passes(shape: Shape, kind: Any, device: Any) -> Callable[[], None]:
-    own, shared = shape.heads * shape.head, shape.shared_heads * shape.head
-    qkv = torch.randn(shape.batch, shape.length, own + 2 * shared, device=device, dtype=kind)
-    parts: list[Any] = [
-        part.view(shape.batch, shape.length, -1, shape.head).transpose(1, 2).requires_grad_()
-        for part in qkv.split((own, shared, shared), dim=2)
-    ]
+    parts, outcome = drawn(shape, kind, device)
     how: dict[str, Any] = {"is_causal": shape.causal, "dropout_p": shape.dropout}
     if shape.shared_heads != shape.heads:
         how["enable_gqa"] = True
     if shape.mask:
         how["attn_mask"] = torch.ones(shape.batch, 1, 1, shape.length, dtype=torch.bool, device=device)
-    outcome = torch.randn(shape.batch, shape.length, shape.heads, shape.head, device=device, dtype=kind)
 
     def once() -> None:
         found = functional.scaled_dot_product_attention(*parts, **how)
-        torch.autograd.grad(found, parts, outcome.transpose(1, 2))
+        torch.autograd.grad(found, parts, outcome)
 
     return once
+
+
+def drawn(shape: Shape, kind: Any, device: Any) -> tuple[list[Any], Any]:
+    """Return random queries, keys and values, as of one product, and a gradient of what attention gives of them."""
+    own, shared = shape.heads * shape.head, shape.shared_heads * shape.head
+    qkv = torch.randn(shape.batch, shape.length, own + 2 * shared, device=device, dtype=kind)
+    parts = [
+        part.view(shape.batch, shape.length, -1, shape.head).transpose(1, 2).detach().requires_grad_()
+        for part in qkv.split((own, shared, shared), dim=2)
+    ]
+    outcome = torch.randn(shape.batch, shape.length, shape.heads, shape.head, device=device, dtype=kind)
+    return parts, outcome.transpose(1, 2)
 
 
 def milliseconds(once: Callable[[], Any], backends: list[Any] | None, busy: Any) -> float:

@@ -31,9 +31,8 @@ def chosen(environ: Mapping[str, str] = os.environ) -> frozenset[str]:
     without = {word.strip() for word in environ.get(WITHOUT, "").split(",")} - {""}
     unknown = sorted(without - set(STAGES))
     if unknown:
-        raise RunError(
-            INVALID, f"{WITHOUT}: there is no stage {', '.join(unknown)}; there are {', '.join(STAGES)}"
-        )
+        reason = f"{WITHOUT}: there is no stage {', '.join(unknown)}; there are {', '.join(STAGES)}"
+        raise RunError(INVALID, reason)
     return frozenset(STAGES) - without
 
 
@@ -69,9 +68,8 @@ def check_compiler(name: str, device: Any) -> None:
         if not has_triton():
             raise RunError(UNSUPPORTED, f"{name} on a GPU needs Triton, which is not installed here")
         if name == FUSED_CUDNN and find_spec("cudnn") is None:
-            raise RunError(
-                UNSUPPORTED, f"{name} needs the package nvidia-cudnn-frontend, which is not installed here"
-            )
+            reason = f"{name} needs the package nvidia-cudnn-frontend, which is not installed here"
+            raise RunError(UNSUPPORTED, reason)
     elif shutil.which(os.environ.get("CXX", "g++")) is None:
         raise RunError(UNSUPPORTED, f"{name} on a CPU needs a C++ compiler, and there is no g++ here")
 
@@ -186,10 +184,8 @@ class CapturedStep:
             if retained is given:
                 continue
             if retained.shape != given.shape or retained.dtype != given.dtype:
-                raise RunError(
-                    INVALID,
-                    f"a recorded step takes batches of {tuple(retained.shape)}, and one of {tuple(given.shape)} came",
-                )
+                shapes = f"{tuple(retained.shape)}, and one of {tuple(given.shape)} came"
+                raise RunError(INVALID, f"a recorded step takes batches of {shapes}")
             retained.copy_(given)
         self._graph.replay()
         self.replays += 1

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from .attention import SIZE, Shape, attend, milliseconds
+from .attention import SIZE, Shape, attempt, attend, drawn, milliseconds
 
 MASK, VARLEN = "mask", "varlen"
 
@@ -61,9 +61,8 @@ def attend_within(parts: Iterable[Any], borders: Any, varlen: bool) -> Any:
     queries, keys, values = parts
     if not varlen:
         group = queries.shape[1] // keys.shape[1]
-        keys, values = (
-            part.repeat_interleave(group, dim=1) if group > 1 else part for part in (keys, values)
-        )
+        if group > 1:
+            keys, values = (part.repeat_interleave(group, dim=1) for part in (keys, values))
         return attend((queries, keys, values), False, attn_mask=borders)
     batch, length = queries.shape[0], queries.shape[2]
     rows = [part.transpose(1, 2).flatten(0, 1) for part in (queries, keys, values)]
@@ -86,20 +85,13 @@ def measured(shape: Shape, documents: Any, kind: Any, device: Any) -> dict[str, 
     if device.type != "cuda" or kind.itemsize != 2 or torch.cuda.get_device_capability(device) < CAPABILITY:
         return {}
     found: dict[str, float] = {}
-    with torch.random.fork_rng([device]):
-        try:
-            if not _agrees(shape._replace(batch=1), documents[:1], kind, device):
-                return {}
+    # This torch may have no such kernel, or the mask need more memory than there is: then that has no time.
+    with attempt(device):
+        if _agrees(shape._replace(batch=1), documents[:1], kind, device):
             busy = torch.ones(SIZE, SIZE, device=device, dtype=kind)
             for name in (VARLEN, MASK):
                 once = _passes(shape, documents, kind, device, name == VARLEN)
                 found[name] = milliseconds(once, None, busy)
-        except RuntimeError:
-            # This torch has no such kernel, or the mask needs more memory than there is: then that has no time.
-            pass
-        finally:
-            # What this took is no part of what the training takes.
-            torch.cuda.reset_peak_memory_stats(device)
     return found
 
 
@@ -123,18 +115,12 @@ def _agrees(shape: Shape, documents: Any, kind: Any, device: Any) -> bool:
 def _passes(
     shape: Shape, documents: Any, kind: Any, device: Any, varlen: bool
 ) -> Callable[[], tuple[Any, ...]]:
-    own, shared = shape.heads * shape.head, shape.shared_heads * shape.head
-    qkv = torch.randn(shape.batch, shape.length, own + 2 * shared, device=device, dtype=kind)
-    parts = [
-        part.view(shape.batch, shape.length, -1, shape.head).transpose(1, 2).detach().requires_grad_()
-        for part in qkv.split((own, shared, shared), dim=2)
-    ]
-    outcome = torch.randn(shape.batch, shape.length, shape.heads, shape.head, device=device, dtype=kind)
+    parts, outcome = drawn(shape, kind, device)
     documents = documents[: shape.batch, : shape.length]
     borders = ends_of(starts_of(documents)[0], most_of(documents)) if varlen else mask_of(documents)
 
     def once() -> tuple[Any, ...]:
         found = attend_within(parts, borders, varlen)
-        return found, *torch.autograd.grad(found, parts, outcome.transpose(1, 2))
+        return found, *torch.autograd.grad(found, parts, outcome)
 
     return once

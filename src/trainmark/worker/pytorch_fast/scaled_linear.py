@@ -28,10 +28,9 @@ def quantize(x: Any) -> tuple[Any, Any]:
 def quantize_both(x: Any) -> tuple[Any, Any, Any, Any]:
     """Return ``x`` in FP8 with the scales of its rows, and its transpose with the scales of the columns of ``x``."""
     if x.is_cuda:
-        from .kernels.quantize import quantize_both as by_kernel
+        from .kernels import quantize as kernel
 
-        found: tuple[Any, Any, Any, Any] = by_kernel(x)
-        return found
+        return kernel.quantize_both(x)
     return quantize_plainly(x)
 
 

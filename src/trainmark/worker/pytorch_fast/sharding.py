@@ -1,7 +1,7 @@
 """FSDP2: the ranks share weights, gradients and optimizer state, and gather each block's weights when it runs."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -27,9 +27,8 @@ except ImportError:
 def check_sharding(gradients: str) -> None:
     """Raise ``RunError`` (unsupported) if this PyTorch has no FSDP2, or another exchange of gradients is requested."""
     if gradients != NATIVE:
-        raise RunError(
-            UNSUPPORTED, f"fsdp2 has its own exchange of gradients; leave out --gradients {gradients}"
-        )
+        reason = f"fsdp2 has its own exchange of gradients; leave out --gradients {gradients}"
+        raise RunError(UNSUPPORTED, reason)
     if fully_shard is None:
         raise RunError(UNSUPPORTED, f"fsdp2 needs PyTorch 2.6 or later; this is {torch.__version__}")
 
@@ -42,12 +41,9 @@ class Sharded(Exchange):
     def __init__(self, model: nn.Module) -> None:
         self._model: Any = model
 
-    def withheld(self) -> "AbstractContextManager[Any]":
-        """Accumulate whole gradients on each rank, without a reduce-scatter."""
-        return self._withheld()
-
     @contextmanager
-    def _withheld(self) -> Iterator[None]:
+    def withheld(self) -> Iterator[None]:
+        """Accumulate whole gradients on each rank, without a reduce-scatter."""
         self._model.set_requires_gradient_sync(False)
         try:
             yield

@@ -47,6 +47,22 @@ class ObservedProduct(NamedTuple):
     signed_sum: float
 
 
+class NamedProducts:
+    """A model of products with its own loss: a base class besides a framework's class of layers."""
+
+    def named_products(self) -> dict[str, Any]:
+        """Return the products by the shared names, in forward order."""
+        raise NotImplementedError
+
+    def named_tensors(self) -> dict[str, Any]:
+        """Return the parameters by the shared names."""
+        raise NotImplementedError
+
+    def batch_logits(self, *batch: Any) -> Any:
+        """Return the logits of a batch."""
+        raise NotImplementedError
+
+
 def observe_product(name: str, inputs: int, outputs: int, bias: bool, output: Any) -> ObservedProduct:
     """Return what a product is and did; ``output`` is numpy."""
     return ObservedProduct(name, inputs, outputs, bias, tuple(output.shape), **sketch(name, output))

@@ -23,7 +23,7 @@ from ...core.precision import FP32, Precision, find_precision, require_capabilit
 from ...core.settings import ADAM, LAMB, AdamRecipe, Recipe, Settings
 from ...core.training import Training
 from ...core.window import DeviceTimers, EventTimers, HostTimers, slots_for
-from ...tasks.products import ObservedProduct, observe_product
+from ...tasks.products import NamedProducts, ObservedProduct, observe_product
 from .collectives import Group, algorithm_search, choose_device, limit_threads, math_threads
 
 PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16")
@@ -430,23 +430,11 @@ class PaddleTraining(Training):
         return super().peak_memory_bytes()
 
 
-class ProductModel(nn.Layer):
+class ProductModel(nn.Layer, NamedProducts):
     """Products and tables with the loss behind them, so that a compiled program holds both.
 
     ``forward`` maps a batch to its loss twice: as output, and as what is differentiated.
     """
-
-    def batch_logits(self, *batch: Any) -> Any:
-        """Return the logits of a batch."""
-        raise NotImplementedError
-
-    def named_products(self) -> dict[str, nn.Linear]:
-        """Return the products by the shared names, in forward order."""
-        raise NotImplementedError
-
-    def named_tensors(self) -> dict[str, Any]:
-        """Return the parameters by the shared names."""
-        raise NotImplementedError
 
 
 class ProductTraining(PaddleTraining):

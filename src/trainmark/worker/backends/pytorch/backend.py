@@ -20,20 +20,11 @@ from ...core.feed import LoadedFeed, Numbered
 from ...core.place import Place
 from ...core.precision import Precision, find_precision, require_capability
 from ...core.settings import Recipe, Settings
-from ...core.training import Training
+from ...core.training import NONE, Training
 from ...core.window import DeviceTimers, EventTimers, HostTimers, slots_for
-from ...pytorch_fast.compilers import (
-    MODES,
-    NONE,
-    CapturedStep,
-    captures,
-    check_compiler,
-    compilations,
-    compile_model,
-    compile_s,
-)
+from ...pytorch_fast import compilers
 from ...pytorch_fast.scaled_linear import OPERAND, operand_type, products_in_fp8
-from ...tasks.products import ObservedProduct, observe_product
+from ...tasks.products import NamedProducts, ObservedProduct, observe_product
 from .collectives import Exchange, Group, WhileComputed, check_gradients, choose_device, choose_exchange
 
 PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16", "fp16", "bf16", "fp8")
@@ -69,10 +60,8 @@ def loss_scaler(precision: Precision, recipe: Recipe, device: Any, kind: Any = t
     ``kind`` is torch's scaler or one made of it. With a fixed scale it never grows. Together with the fused
     SGD it reads nothing back to the host: the kernel takes the scale and the overflow flag from the device.
     """
-    fixed: float | None = recipe.loss_scale
-    if fixed is None:
-        return kind(device.type, enabled=precision.scaled)
-    return kind(device.type, init_scale=fixed, growth_interval=1_000_000_000, enabled=precision.scaled)
+    fixed = {"init_scale": recipe.loss_scale, "growth_interval": 1_000_000_000}
+    return kind(device.type, enabled=precision.scaled, **({} if recipe.loss_scale is None else fixed))
 
 
 def load(tensors: Mapping[str, Any], weights: Mapping[str, Any]) -> None:
@@ -131,20 +120,8 @@ class LossTypes(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-class NamedModel(nn.Module):
-    """A model of products with its own loss, which knows its products and parameters by the shared names."""
-
-    def named_products(self) -> dict[str, nn.Linear]:
-        """Return the products, in forward order."""
-        raise NotImplementedError
-
-    def named_tensors(self) -> dict[str, Any]:
-        """Return the parameters."""
-        raise NotImplementedError
-
-    def batch_logits(self, *batch: Any) -> Any:
-        """Return the logits of a batch."""
-        raise NotImplementedError
+class NamedModel(nn.Module, NamedProducts):
+    """A model of products with its own loss."""
 
 
 def noting(model: NamedModel, note: Callable[[str, Any, Any, Any], None]) -> AbstractContextManager[None]:
@@ -186,8 +163,8 @@ class PyTorchTraining(Training):
         refuse_gaps(settings, place, self._device.type)
         self.precision = choose_precision(settings.precision, self._device)
         self._compute = getattr(torch, self.precision.compute)
-        check_compiler(settings.compiler, self._device)
-        check_gradients(settings.gradients, self._compute, captures(settings.compiler))
+        compilers.check_compiler(settings.compiler, self._device)
+        check_gradients(settings.gradients, self._compute, compilers.captures(settings.compiler))
         self.check(settings)
         feed = None if settings.synthetic else self.open_loader(settings, place)
         slots = slots_for(settings.steps)
@@ -227,19 +204,20 @@ class PyTorchTraining(Training):
         self, model: nn.Module, optimizer: torch.optim.Optimizer, inductor: Mapping[str, Any]
     ) -> None:
         """Train this model; see ``compile_model`` for ``inductor``."""
-        settings, static_graph = self.settings, self.settings.compiler == NONE and self.parts == 1
+        settings = self.settings
         self.model, self.optimizer = model, optimizer
         self._updates = 0
         optimizer.register_step_post_hook(self._count_update)
-        self._captured: CapturedStep | None = None
+        self._captured: compilers.CapturedStep | None = None
         if self.is_recorded():
             other_batches = settings.equivalence is not None or self.feed.ahead is not None
-            self._captured = CapturedStep(self._whole_step, self._device, other_batches, self.recorded)
+            step = self._whole_step, self._device, other_batches, self.recorded
+            self._captured = compilers.CapturedStep(*step)
             for parameters in optimizer.param_groups:
                 parameters["lr"] = torch.zeros((), device=self._device)
                 if "capturable" in parameters:
                     parameters["capturable"] = True
-        self.exchange = self.choose_exchange(static_graph)
+        self.exchange = self.choose_exchange(settings.compiler == NONE and self.parts == 1)
         self.network = self.compile(self.exchange.wrap(model), inductor)
         self.scaler = loss_scaler(self.precision, settings.recipe, self._device, self.scaler_kind)
         self.autocast = autocast(self.precision, self._device)
@@ -249,7 +227,7 @@ class PyTorchTraining(Training):
 
     def is_recorded(self) -> bool:
         """Return whether the step is recorded as one CUDA graph."""
-        return captures(self.settings.compiler)
+        return compilers.captures(self.settings.compiler)
 
     def choose_exchange(self, static_graph: bool) -> Exchange:
         """Return the exchange of gradients; ``static_graph``: every step is the same."""
@@ -258,7 +236,7 @@ class PyTorchTraining(Training):
 
     def compile(self, network: nn.Module, inductor: Mapping[str, Any]) -> Any:
         """Return the network as the run's compiler makes it; see ``compile_model`` for ``inductor``."""
-        return compile_model(network, self.settings.compiler, inductor)
+        return compilers.compile_model(network, self.settings.compiler, inductor)
 
     def _count_update(self, *_: Any) -> None:
         self._updates += 1
@@ -350,7 +328,7 @@ class PyTorchTraining(Training):
             implementation="fused" if self.optimizer.defaults.get("fused") else "foreach",
             optimizer=type(self.optimizer).__name__,
             loss_scaled=self.scaler.is_enabled(),
-            compiler_mode=MODES[self.settings.compiler],
+            compiler_mode=compilers.MODES[self.settings.compiler],
             peak_memory_of="device, in use by PyTorch" if cuda else PROCESS,
             others={
                 "cuda": torch.version.cuda if cuda else None,
@@ -366,11 +344,11 @@ class PyTorchTraining(Training):
         return expected._replace(compute_dtype=type_name(OPERAND)) if self.precision.fp8 else expected
 
     def compile_s(self) -> float | None:
-        return compile_s(self.settings.compiler)
+        return compilers.compile_s(self.settings.compiler)
 
     def compilations(self) -> int | None:
         recorded = 0 if self._captured is None else int(self._captured.recorded)
-        return recorded + compilations(self.settings.compiler)
+        return recorded + compilers.compilations(self.settings.compiler)
 
     def own_losses(self) -> list[float]:
         return [float(loss) for loss in self._losses.tolist()]

@@ -105,10 +105,8 @@ ALIGNMENT = 64
 def check_gradients(name: str, compute: Any, captured: bool) -> None:
     """Raise ``RunError`` for an exchange that the run cannot have; ``captured``: the step is one CUDA graph."""
     if name == DDP and captured:
-        raise RunError(
-            UNSUPPORTED,
-            f"gradients {DDP} cannot be recorded in one CUDA graph here; take {FLAT} or {FLAT_16}",
-        )
+        reason = f"gradients {DDP} cannot be recorded in one CUDA graph here; take {FLAT} or {FLAT_16}"
+        raise RunError(UNSUPPORTED, reason)
     if name == FLAT_16 and compute.itemsize != 2:
         raise RunError(UNSUPPORTED, f"gradients {FLAT_16} needs a precision that computes in 16 bits")
 

@@ -204,7 +204,7 @@ class Files(Dataset):
         box = random_resized_crop(width, height, rng)
         crop = (box.top, box.left, box.height, box.width)
         label = self._images.labels[draw.image]
-        return Photo(draw.image, length, state, label, height, width, *crop, rng.random() < 0.5)
+        return Photo(draw.image, length, state, label, height, width, crop, rng.random() < 0.5)
 
 
 def read_in_processes(
