@@ -22,9 +22,8 @@ def _no_memory(error: BaseException, found: "re.Match[str]") -> outcomes.RunErro
     if wanted is None:
         return outcomes.out_of_memory(error, found)
     where = "host" if jax.default_backend() == "cpu" else "GPU"
-    return outcomes.RunError(
-        outcomes.OOM, f"the {where} is out of memory: tried to allocate {wanted.group(1)}"
-    )
+    reason = f"the {where} is out of memory: tried to allocate {wanted.group(1)}"
+    return outcomes.RunError(outcomes.OOM, reason)
 
 
 OWN = (RuntimeError, ConnectionError)

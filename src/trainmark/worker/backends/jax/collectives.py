@@ -36,9 +36,8 @@ def choose_platform(requested: str, place: Place) -> str:
     plugin = any(importlib.util.find_spec(name) is not None for name in CUDA_PLUGINS)
     driver = Path("/dev/nvidiactl").exists()
     if requested == CUDA and not plugin:
-        raise RunError(
-            UNSUPPORTED, f"cuda needs one of JAX's plugins, {' or '.join(CUDA_PLUGINS)}: none is here"
-        )
+        reason = f"cuda needs one of JAX's plugins, {' or '.join(CUDA_PLUGINS)}: none is here"
+        raise RunError(UNSUPPORTED, reason)
     if requested == CUDA and not driver:
         raise RunError(UNSUPPORTED, "cuda was requested, but there is no NVIDIA driver here (/dev/nvidiactl)")
     gpu = own_gpu("JAX", requested, _gpus_shown() if plugin and driver else 0, place)

@@ -85,18 +85,9 @@ def open_numbers(data: Numbered, settings: Settings, place: Place) -> LoadedFeed
     return GrainFeed(parts, share, data.ready, loader)
 
 
-def _draws(row: Any, positions: range) -> list[Draw]:
-    return [row[position] for position in positions]
-
-
-def _draw(images: int, position: int, image: int) -> Draw:
-    """Return the use of one of the ``images`` at a position in the endless row of epochs: each has its own crop."""
-    return Draw(position // images, int(image))
-
-
-def _part(photos: Photos, draws: Any) -> Any:
-    """Return a part of a batch."""
-    return collate([photos[draw] for draw in draws])
+def _part(photos: Photos, epochs: Any, positions: range) -> Any:
+    """Return the images at some positions of the endless row of epochs; each use of an image has its own crop."""
+    return collate([photos[Draw(position // len(photos), int(epochs[position]))] for position in positions])
 
 
 def open_images(settings: ImageSettings, group: Group) -> Feed:
@@ -108,9 +99,7 @@ def open_images(settings: ImageSettings, group: Group) -> Feed:
     photos = Photos(settings, group.place)
     share = in_parts(settings.batch_per_device, settings.loader_workers, TASKS, TASKS)
     epochs = grain.MapDataset.range(len(photos)).seed(settings.seed).shuffle().repeat()
-    row = epochs.map_with_index(partial(_draw, len(photos)))
-    draws = Row(partial(_draws, row), settings, group.place, share.in_batch)
-    parts = grain.MapDataset.source(draws).map(partial(_part, photos))
+    row = Row(partial(_part, photos, epochs), settings, group.place, share.in_batch)
     single_threaded()
 
     def on_device(loaded: Any) -> tuple[Any, Any]:
@@ -118,4 +107,4 @@ def open_images(settings: ImageSettings, group: Group) -> Feed:
         images, labels = loaded
         return group.part(images), group.part(labels.astype(np.int32))
 
-    return GrainFeed(parts, share, on_device, photos.loader(share), single_threaded)
+    return GrainFeed(grain.MapDataset.source(row), share, on_device, photos.loader(share), single_threaded)

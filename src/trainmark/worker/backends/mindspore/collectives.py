@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 import mindspore as ms
 from mindspore import communication, nn
@@ -64,14 +63,10 @@ class Cluster(Peers):
         )
         if place.rank == 0:
             environment = {**os.environ, "MS_ROLE": "MS_SCHED"}
-            streams: Any = {
-                "stdin": subprocess.PIPE,
-                "stdout": subprocess.DEVNULL,
-                "stderr": subprocess.DEVNULL,
-            }
+            command, quiet = [sys.executable, "-c", SUPERVISOR], subprocess.DEVNULL
             # The last reference closes its input.
             self._supervisor = subprocess.Popen(
-                [sys.executable, "-c", SUPERVISOR], env=environment, **streams
+                command, env=environment, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet
             )
         os.environ["MS_ROLE"] = "MS_WORKER"
         communication.init()

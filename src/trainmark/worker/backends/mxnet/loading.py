@@ -139,18 +139,16 @@ def _check_record(file: BinaryIO, records: Path, begin: int, end: int, classes: 
         raise RunError(FAILED, f"{records} is damaged: the record at byte {begin} does not end at byte {end}")
     where = f"{records}: the record at byte {begin}"
     if flag == 0 and not 0 <= label < classes:
-        raise RunError(
-            FAILED, f"{where} has label {label:g}, but the network has {classes} classes (--classes)"
-        )
+        reason = f"{where} has label {label:g}, but the network has {classes} classes (--classes)"
+        raise RunError(FAILED, reason)
     # Of the picture only its two ends are read.
     picture = begin + _BEFORE_PICTURE + _LABEL * flag
     file.seek(picture)
     start = file.read(2)
     file.seek(max(picture, end_of_data - TAIL_BYTES))
     if is_cut_off(start + file.read(max(min(TAIL_BYTES, end_of_data - picture), 0))):
-        raise RunError(
-            FAILED, f"{records}: the JPEG in the record at byte {begin} is cut off: it has no end marker"
-        )
+        reason = f"{records}: the JPEG in the record at byte {begin} is cut off: it has no end marker"
+        raise RunError(FAILED, reason)
 
 
 BROKEN = (ConnectionError, EOFError, FileNotFoundError)
@@ -231,9 +229,8 @@ def find_records(source: str) -> tuple[Path, Path]:
     index = records.with_suffix(".idx")
     for file in (records, index):
         if not file.is_file():
-            raise RunError(
-                FAILED, f"{file} does not exist; the loader 'native' reads RecordIO: train.rec with train.idx"
-            )
+            wanted = "the loader 'native' reads RecordIO: train.rec with train.idx"
+            raise RunError(FAILED, f"{file} does not exist; {wanted}")
     return records, index
 
 

@@ -92,7 +92,7 @@ def _enable_mixed(config: Any, dtype: str) -> None:
 
 
 def rates_in_graph(optimizer: Any, recipe: Recipe, epoch_samples: int, global_batch: int) -> Any:
-    """Return the schedule of ``schedule.py`` as OneFlow's own schedulers, the only ones that a graph takes.
+    """Return the schedule of ``learning_rates`` as OneFlow's own schedulers, the only ones that a graph takes.
 
     The warm-up of step i is (i + 1) / W of the rate: from 1 / W to 1 in W - 1 steps.
     """

@@ -35,10 +35,9 @@ LOADER_ENDED = re.compile("DataLoader process")
 
 def _out_of_memory(_error: BaseException, found: "re.Match[str]") -> outcomes.RunError:
     """Return where there is no memory, and how much was wanted: a bare number of bytes on the host."""
-    where, wanted = (
-        ("host", found.group(1) + " bytes") if found.re is WANTED_ON_HOST else ("GPU", found.group(1))
-    )
-    return outcomes.RunError(outcomes.OOM, f"the {where} is out of memory: it could not allocate {wanted}")
+    where, unit = ("host", " bytes") if found.re is WANTED_ON_HOST else ("GPU", "")
+    reason = f"the {where} is out of memory: it could not allocate {found.group(1)}{unit}"
+    return outcomes.RunError(outcomes.OOM, reason)
 
 
 _MEMORY = (MemoryError, RuntimeError)

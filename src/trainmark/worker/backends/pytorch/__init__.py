@@ -14,10 +14,8 @@ LOADER_ENDED = re.compile(r"^DataLoader worker")
 
 
 def _wanted_too_much(error: BaseException, found: "re.Match[str]") -> outcomes.RunError:
-    where = "GPU" if isinstance(error, torch.OutOfMemoryError) else "host"
-    return outcomes.RunError(
-        outcomes.OOM, f"the {where} is out of memory: {found.group(0).lower().replace('ib', 'iB')}"
-    )
+    where, wanted = "GPU" if isinstance(error, torch.OutOfMemoryError) else "host", found.group(0).lower()
+    return outcomes.RunError(outcomes.OOM, f"the {where} is out of memory: {wanted.replace('ib', 'iB')}")
 
 
 FAILURES = (

@@ -104,13 +104,16 @@ class HostFeed(LoadedFeed):
         if self._stream is None:
             return self._copied(loaded)
         with torch.cuda.stream(self._stream):
-            images, labels = self._copied(loaded)
-        training = torch.cuda.current_stream()
-        training.wait_stream(self._stream)
-        # Their memory was taken on the copying stream: it may be given away only when the training is done with it.
-        images.record_stream(training)
-        labels.record_stream(training)
-        return images, labels
+            batch = self._copied(loaded)
+        torch.cuda.current_stream().wait_stream(self._stream)
+        return hold(batch)
+
+
+def hold(batch: Batch) -> Batch:
+    """Hold the memory of a batch, which was taken on another stream, until the training is done with it."""
+    for tensor in batch:
+        tensor.record_stream(torch.cuda.current_stream())
+    return batch
 
 
 class PhotoBatches(Dataset):

@@ -44,10 +44,8 @@ def open_numbers(data: Numbered, settings: Settings, place: Place) -> LoadedFeed
         return batch
 
     kinds = [tf.as_dtype(array.dtype) for array in batch_of(next(numbers()))]
-    drawn = tf.data.Dataset.from_generator(
-        numbers, output_signature=tf.TensorSpec((settings.batch_per_device,), tf.int64)
-    )
-    batches = drawn.map(
+    signature = tf.TensorSpec((settings.batch_per_device,), tf.int64)
+    batches = tf.data.Dataset.from_generator(numbers, output_signature=signature).map(
         lambda given: tf.numpy_function(read, [given], kinds), num_parallel_calls=workers or None
     )
     options = tf.data.Options()
@@ -95,9 +93,8 @@ def open_pipeline(source: "Source", settings: ImageSettings, place: Place, devic
         with tf.control_dependencies([image, label]), tf.control_dependencies([made.assign_add(1)]):
             return tf.identity(image), label
 
-    batches = numbered.map(make, num_parallel_calls=workers or None).batch(
-        settings.batch_per_device, drop_remainder=True
-    )
+    images = numbered.map(make, num_parallel_calls=workers or None)
+    batches = images.batch(settings.batch_per_device, drop_remainder=True)
     options = tf.data.Options()
     # In order, so that ranks can share out one row of images and a failure can be found again.
     options.deterministic = True
@@ -328,9 +325,8 @@ def _count_records(shard: Path) -> int:
                 length = struct.unpack("<Q", head)[0] if len(head) == 8 else size
                 offset += 12 + length + 4
                 if offset > size:
-                    raise RunError(
-                        FAILED, f"{shard} cannot be read: it ends within a record, or a length is damaged"
-                    )
+                    reason = "it ends within a record, or a length is damaged"
+                    raise RunError(FAILED, f"{shard} cannot be read: {reason}")
                 count += 1
         return count
     except (OSError, UnicodeDecodeError) as error:

@@ -291,7 +291,5 @@ def _outcome_of(error: RuntimeError, settings: ImageSettings) -> RunError:
     undecoded = UNDECODED.search(text)
     if undecoded:
         return RunError(FAILED, f"{undecoded[1].strip()} cannot be decoded (DALI)")
-    _, _, reason = text.partition("encountered:")
-    return RunError(
-        FAILED, f"DALI cannot read {settings.data}: {first_sentence(RuntimeError(reason or text))}"
-    )
+    reason = first_sentence(RuntimeError(text.partition("encountered:")[2] or text))
+    return RunError(FAILED, f"DALI cannot read {settings.data}: {reason}")

@@ -16,7 +16,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from ...backends.pytorch import FAILURES
-from ...backends.pytorch.loading import Batch, as_it_is, require_gpu
+from ...backends.pytorch.loading import Batch, as_it_is, hold, require_gpu
 from ...core.feed import Feed
 from ...core.outcomes import FAILED, OOM, UNSUPPORTED, RunError, classify, first_sentence
 from ...core.place import Place
@@ -408,12 +408,7 @@ class NvjpegFeed(Feed):
             # Nothing comes after it, however often it is asked for.
             self._ready.put(made)
             raise made
-        images, labels = made
-        # Their memory was taken on the maker's stream: it may be given away only when the training is done with it.
-        training = torch.cuda.current_stream()
-        images.record_stream(training)
-        labels.record_stream(training)
-        return images, labels
+        return hold(made)
 
     def close(self) -> None:
         self._closing.set()
@@ -431,7 +426,9 @@ class NvjpegFeed(Feed):
                 if self._closing.is_set():
                     return
                 if isinstance(parts, RunError):
-                    raise parts
+                    # Not raised: its traceback would hold the loader, whose processes end with its last reference.
+                    self._ready.put(parts)
+                    return
                 batch = self._maker.make(parts)
                 self.produced.add(len(batch[1]))
                 self._ready.put(batch)
