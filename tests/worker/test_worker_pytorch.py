@@ -227,10 +227,10 @@ parts = [files.__getitems__(Task(0, 0, draws[:2]))]
 slots.size = 1
 parts.append(files.__getitems__(Task(1, 0, draws[2:])))
 in_slots = [part.files is None for part in parts]
-photos, apart, reasons = unpack_parts(parts, slots)
-decoded = maker._decode(photos, apart, reasons)
+photos, apart = unpack_parts(parts, slots)
+decoded = maker._decode(photos, apart)
 shapes = [image if image is None else list(image.shape) for image in decoded]
-alone = maker._decode([photos[0], photos[4]], [apart[0], apart[4]], reasons)
+alone = maker._decode([photos[0], photos[4]], [apart[0], apart[4]])
 same = all(bool((one == other).all()) for one, other in zip(alone, [decoded[0], decoded[4]]))
 crops = [list(photo.crop) for photo in photos]
 print(json.dumps([in_slots, shapes, crops, maker.asked, unreadable, same]))
@@ -287,7 +287,7 @@ for batch, workers, by_host in ((8, 3, 0.4), (6, 2, 0.0), (4, 0, 1.0)):
     slots, batches = read_in_processes(images, settings, place_from({{}}), share, by_host)
     decoded, wrong = 0, 0
     for number in range(24):
-        photos, data, _ = unpack_parts(next(batches), slots)
+        photos, data = unpack_parts(next(batches), slots)
         epochs = [(number * batch + index) // 12 for index in range(batch)]
         decoded += sum(photo.state == DECODED for photo in photos)
         # Long enough for the processes to write wherever they may.
@@ -345,7 +345,7 @@ class Slow:
     def __init__(self, wanted, slots, decoder, leave_out):
         self.slots = slots
     def make(self, parts):
-        photos, files, _ = nvjpeg_loader.unpack_parts(parts, self.slots)
+        photos, files = nvjpeg_loader.unpack_parts(parts, self.slots)
         once = [file.numpy().tobytes() for file in files]
         time.sleep(0.03 * random.random())
         overwritten.extend(a != b.numpy().tobytes() for a, b in zip(once, files))

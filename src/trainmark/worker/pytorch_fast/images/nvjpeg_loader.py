@@ -54,8 +54,8 @@ ENCODED, DECODED, UNREADABLE = 0, 1, 2
 class Photo(NamedTuple):
     """One file to be decoded, with ``length`` bytes; ``crop`` is top, left, height and width of what is trained on.
 
-    Where ``state`` is ``DECODED`` the bytes are the pixels (height, width, 3) of the crop, where it is ``UNREADABLE``
-    there are none.
+    Where ``state`` is ``DECODED`` the bytes are the pixels (height, width, 3) of the crop; where it is ``UNREADABLE``
+    there are none, and ``why`` is the reason.
     """
 
     image: int
@@ -66,6 +66,7 @@ class Photo(NamedTuple):
     width: int
     crop: tuple[int, int, int, int]
     mirrored: bool
+    why: str = ""
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -74,13 +75,9 @@ class Photo(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Files of a part of a batch: their bytes one after another, in a slot or, where they are too many, in ``files``.
-
-    ``reasons`` tells of images, by their numbers, why they are unreadable.
-    """
+    """Files of a part of a batch: their bytes one after another, in a slot, or in ``files`` if they are too many."""
 
     photos: list[Photo]
-    reasons: dict[int, str]
     slot: int
     files: Any | None
 
@@ -156,13 +153,12 @@ class Files(Dataset):
     def __getitems__(self, task: Task) -> Any:
         """Return a ``Part``, or the ``RunError`` that tells what went wrong."""
         slot, by_host, draws = task
-        reasons: dict[int, str] = {}
         read: list[tuple[bytes, Photo]] = []
         room = self._slots.size
         try:
             for left, draw in zip(range(len(draws) - 1, -1, -1), draws):
                 # Nothing is decoded that would take the room of the files that come after it.
-                read.append(self._read(draw, (room, left) if len(read) < by_host else None, reasons))
+                read.append(self._read(draw, (room, left) if len(read) < by_host else None))
                 room -= len(read[-1][0])
             data = b"".join(data for data, _ in read)
             fits = self._slots.fill(slot, data)
@@ -172,9 +168,9 @@ class Files(Dataset):
             return stopped
         except MemoryError:
             return RunError(OOM, "a loader process could not allocate memory")
-        return Part([photo for _, photo in read], reasons, slot, files)
+        return Part([photo for _, photo in read], slot, files)
 
-    def _read(self, draw: Draw, here: tuple[int, int] | None, reasons: dict[int, str]) -> tuple[bytes, Photo]:
+    def _read(self, draw: Draw, here: tuple[int, int] | None) -> tuple[bytes, Photo]:
         """Read a file; decode it where nvJPEG does not, or ``here``: in so many bytes with so many files after it."""
         path = self._images.paths[draw.image]
         try:
@@ -190,8 +186,7 @@ class Files(Dataset):
         try:
             pixels = decode_whole(data, self._decoder)
         except ValueError as error:
-            reasons[draw.image] = str(error)
-            return b"", self._photo(draw, UNREADABLE, 0, 1, 1)
+            return b"", self._photo(draw, UNREADABLE, 0, 1, 1)._replace(why=str(error))
         photo = self._photo(draw, DECODED, 0, *pixels.shape[:2])
         top, left, height, width = photo.crop
         part = pixels[top : top + height, left : left + width]
@@ -233,11 +228,10 @@ def read_in_processes(
     return slots, ([batch] if isinstance(batch, Part) else batch for batch in batches)
 
 
-def unpack_parts(parts: list[Part], slots: Slots) -> tuple[list[Photo], list[Any], dict[int, str]]:
-    """Return the photos of a batch, the bytes of each, and the reasons of all parts; no byte is copied."""
+def unpack_parts(parts: list[Part], slots: Slots) -> tuple[list[Photo], list[Any]]:
+    """Return the photos of a batch, and the bytes of each; no byte is copied."""
     photos: list[Photo] = []
     files: list[Any] = []
-    reasons: dict[int, str] = {}
     for part in parts:
         lengths = [photo.length for photo in part.photos]
         whole = part.files
@@ -246,8 +240,7 @@ def unpack_parts(parts: list[Part], slots: Slots) -> tuple[list[Photo], list[Any
             whole = slots.bytes_of(part.slot, max(sum(lengths), 1))
         photos += part.photos
         files += torch.split(whole[: sum(lengths)], lengths)
-        reasons.update(part.reasons)
-    return photos, files, reasons
+    return photos, files
 
 
 class Wanted(NamedTuple):
@@ -289,8 +282,8 @@ class Maker:
         """Return images and labels, from decoded to normalised without leaving the device."""
         from ..kernels.resample import resampled
 
-        photos, files, reasons = unpack_parts(parts, self._slots)
-        decoded = self._decode(photos, files, reasons)
+        photos, files = unpack_parts(parts, self._slots)
+        decoded = self._decode(photos, files)
         # Top, left, height and width of what is trained on, and whether it is mirrored.
         crops = [
             (0, 0, 1, 1, 0) if image is None else (*photo.crop, photo.mirrored)
@@ -304,7 +297,7 @@ class Maker:
         size, dtype, nhwc, _ = self._wanted
         return resampled(images, crops, size, dtype, nhwc), labels
 
-    def _decode(self, photos: list[Photo], files: list[Any], reasons: dict[int, str]) -> list[Any]:
+    def _decode(self, photos: list[Photo], files: list[Any]) -> list[Any]:
         """Return the pictures as bytes (3, height, width) on the device; None for one that cannot be decoded.
 
         One that nvJPEG refuses makes it refuse the batch, so the batch's files are then tried one by one.
@@ -315,20 +308,20 @@ class Maker:
             images = self._on_gpu([photos[index] for index in encoded], [files[index] for index in encoded])
             by_index = dict(zip(encoded, images))
         return [
-            by_index[index] if index in by_index else self._decode_one(photo, file, reasons)
+            by_index[index] if index in by_index else self._decode_one(photo, file)
             for index, (photo, file) in enumerate(zip(photos, files))
         ]
 
     def _on_gpu(self, photos: list[Photo], files: list[Any]) -> list[Any]:
         return self._decoder.decode(files, [(photo.height, photo.width) for photo in photos])
 
-    def _decode_one(self, photo: Photo, file: Any, reasons: dict[int, str]) -> Any | None:
+    def _decode_one(self, photo: Photo, file: Any) -> Any | None:
         """Return one picture; Pillow has the last word, as it has in every loader that decodes here."""
         if photo.state == DECODED:
             return self._planes(file.view(photo.height, photo.width, 3))
         try:
             if photo.state == UNREADABLE:
-                raise ValueError(reasons[photo.image])
+                raise ValueError(photo.why)
             try:
                 return self._on_gpu([photo], [file])[0]
             except ValueError as refused:
