@@ -35,9 +35,7 @@ NONE, XLA = "none", "xla"
 at its first use. ``xla`` makes the whole step one program.
 """
 
-
 PRECISIONS = ("fp32", "tf32", "amp-bf16", "amp-fp16", "bf16")
-"""The precisions."""
 
 
 def choose_precision(name: str) -> Precision:

@@ -26,9 +26,7 @@ from .collectives import Cluster
 NONE, GRAPH = "none", "graph"
 """The compilers: operator by operator, and the step compiled as a whole."""
 
-
 PRECISIONS = ("fp32", "amp-fp16")
-"""The precisions."""
 
 
 def amp_level(precision: Precision) -> str:

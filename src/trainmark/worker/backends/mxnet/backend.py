@@ -29,7 +29,6 @@ from . import collectives
 from .collectives import COLLECTIVES, Collective
 
 PRECISIONS = ("fp32", "amp-fp16", "amp-bf16")
-"""The precisions."""
 
 
 def choose_precision(name: str) -> Precision:

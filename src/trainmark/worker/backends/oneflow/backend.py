@@ -24,7 +24,6 @@ from .collectives import Peers
 NONE, GRAPH = "none", "graph"
 """The compilers: eager, and the whole training step as one ``nn.Graph``."""
 
-
 PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16")
 """The precisions; ``gaps.json`` refuses two where OneFlow lacks them.
 

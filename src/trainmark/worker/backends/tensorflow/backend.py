@@ -27,7 +27,6 @@ from ...tasks.products import observe_product
 from .collectives import Device, Group, choose_device, limit_threads
 
 PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16")
-"""The precisions."""
 
 
 def choose_precision(name: str, device: Device) -> Precision:
