@@ -88,21 +88,12 @@ def centre_crop() -> None:
 
 def one_loaded_batch() -> None:
     """Loaded once, and trained on ever after."""
-    for kind in _kinds_with_next():
-        replace(kind, "next", _first_of(kind.next))
-
-
-def _kinds_with_next() -> list[Any]:
-    if framework_of(sys.argv) != "mindspore":
-        return [feeds.LoadedFeed]
-    loader: Any = importlib.import_module("trainmark_worker.backends.mindspore.loading")
-    return [feeds.LoadedFeed, loader.NativeFeed]
+    replace(feeds.LoadedFeed, "next", _first_of(feeds.LoadedFeed.next))
 
 
 def two_loaded_batches() -> None:
     """Loaded once each, and trained on in turn."""
-    for kind in _kinds_with_next():
-        replace(kind, "next", _first_two_of(kind.next))
+    replace(feeds.LoadedFeed, "next", _first_two_of(feeds.LoadedFeed.next))
 
 
 def few_pictures() -> None:

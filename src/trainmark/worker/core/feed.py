@@ -72,15 +72,25 @@ class Loader(NamedTuple):
     ahead: float | None = None
     produced: SampleCounter | None = None
     workers: int | None = None
+    uncounted: int = 0
 
 
 class LoadedFeed(Feed):
     """Batches from an iterator, which yields a ``RunError`` instead of a batch that could not be read."""
 
-    def __init__(self, batches: Iterator[Any], ready: Callable[[Any], Any], loader: Loader) -> None:
-        """Take over the iterator; ``ready`` converts its items to batches on the device, in the form for the step."""
-        self.epoch_samples, self.decoder, self.ahead, self.produced, self.workers = loader
-        self._batches, self._ready = batches, ready
+    def __init__(
+        self,
+        batches: Iterator[Any],
+        ready: Callable[[Any], Any],
+        loader: Loader,
+        end: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Take over the iterator; ``ready`` converts its items to batches on the device, in the form for the step.
+
+        ``end`` ends a loader that does not end with the last reference to the iterator.
+        """
+        self.epoch_samples, self.decoder, self.ahead, self.produced, self.workers, self.uncounted = loader
+        self._batches, self._ready, self._end = batches, ready, end
 
     def next(self) -> Any:
         return self._ready(self.timed(self._batches.__next__))
@@ -88,6 +98,7 @@ class LoadedFeed(Feed):
     def close(self) -> None:
         """Drop the iterator: with its last reference a loader ends its processes."""
         self._batches = iter(())
+        self._end()
 
 
 class Numbered(NamedTuple):

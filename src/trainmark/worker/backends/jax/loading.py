@@ -24,32 +24,24 @@ WITHOUT_END = 1 << 60
 """What a source says of its length: more than any run needs."""
 
 
-class GrainFeed(LoadedFeed):
-    """The batches whose ``parts``, a dataset of Grain's, are made by as many processes as ``share`` says."""
-
-    def __init__(
-        self,
-        parts: Any,
-        share: Parts,
-        ready: Callable[[Any], Any],
-        loader: Loader,
-        begin: Callable[[int, int], None] | None = None,
-    ) -> None:
-        """Start the processes, each by ``begin``."""
-        # The processes are the parallelism; without any, the batch is made when it is needed.
-        made = parts.to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0))
-        if share.workers:
-            # Grain reads its own flags from absl, which requires a parsed command line first.
-            flags.FLAGS.mark_as_parsed()
-            made = made.mp_prefetch(grain.MultiprocessingOptions(share.workers, 1), worker_init_fn=begin)
-        self._iterator = iter(made)
-        if share.workers:
-            self._iterator.start_prefetch()
-        super().__init__(joined(self._iterator, share.in_batch, join), ready, loader)
-
-    def close(self) -> None:
-        super().close()
-        self._iterator.close()
+def open_parts(
+    parts: Any,
+    share: Parts,
+    ready: Callable[[Any], Any],
+    loader: Loader,
+    begin: Callable[[int, int], None] | None = None,
+) -> LoadedFeed:
+    """Start the processes that ``share`` the parts, a dataset of Grain's, each by ``begin``; return their feed."""
+    # The processes are the parallelism; without any, the batch is made when it is needed.
+    made = parts.to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0))
+    if share.workers:
+        # Grain reads its own flags from absl, which requires a parsed command line first.
+        flags.FLAGS.mark_as_parsed()
+        made = made.mp_prefetch(grain.MultiprocessingOptions(share.workers, 1), worker_init_fn=begin)
+    iterator = iter(made)
+    if share.workers:
+        iterator.start_prefetch()
+    return LoadedFeed(joined(iterator, share.in_batch, join), ready, loader, iterator.close)
 
 
 class Row:
@@ -82,7 +74,7 @@ def open_numbers(data: Numbered, settings: Settings, place: Place) -> LoadedFeed
     read = IndexedReader(data.batch_of)
     parts = grain.MapDataset.source(numbers).map(read)
     loader = Loader(data.samples, None, share.ahead, read.produced, share.workers)
-    return GrainFeed(parts, share, data.ready, loader)
+    return open_parts(parts, share, data.ready, loader)
 
 
 def _part(photos: Photos, epochs: Any, positions: range) -> Any:
@@ -107,4 +99,4 @@ def open_images(settings: ImageSettings, group: Group) -> Feed:
         images, labels = loaded
         return group.part(images), group.part(labels.astype(np.int32))
 
-    return GrainFeed(grain.MapDataset.source(row), share, on_device, photos.loader(share), single_threaded)
+    return open_parts(grain.MapDataset.source(row), share, on_device, photos.loader(share), single_threaded)

@@ -3,6 +3,7 @@
 import os
 from collections import deque
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -13,15 +14,13 @@ from mindspore.dataset import vision
 from mindspore.dataset.vision import Inter
 
 from ...core.choices import one_of
-from ...core.feed import Feed
+from ...core.feed import LoadedFeed, Loader
 from ...core.outcomes import FAILED, RunError
 from ...core.place import Place
 from ...core.queues import SampleCounter
 from ...tasks.image_classification.decoding import is_cut_off
 from ...tasks.image_classification.images import DEVIATION, MEAN, ImageList, ImageSampler, read_images
 from ...tasks.image_classification.settings import ImageSettings
-
-LOADERS = ("native",)
 
 PREFETCH = 1
 """Rows (images, and after the batching whole batches) that each queue of the pipeline stores."""
@@ -30,12 +29,6 @@ UNCOUNTED = 24
 """Images between the file and a batch, in the short queues of the threads that read and decode (measured)."""
 
 STORED_PATHS = 100_000
-
-
-def open_images(settings: ImageSettings, place: Place) -> Feed:
-    """Return the feed of the requested loader; raise ``RunError`` if MindSpore has no loader of that name."""
-    one_of("MindSpore", "loader", settings.loader, LOADERS)
-    return NativeFeed(settings, place)
 
 
 class Files:
@@ -61,58 +54,52 @@ class Files:
                 yield data, np.int32(self._images.labels[draw.image])
 
 
-class NativeFeed(Feed):
-    """The pipeline of one rank: one thread of Python reads files, ``loader_workers`` of the engine's do the rest."""
+def open_images(settings: ImageSettings, place: Place) -> LoadedFeed:
+    """Start the pipeline of this rank and return its feed; raise ``RunError`` if MindSpore has no such loader.
 
-    decoder = "mindspore.dataset"
+    One thread of Python reads files, ``loader_workers`` of the engine's do the rest.
+    """
+    one_of("MindSpore", "loader", settings.loader, ("native",))
+    images, batch = read_images(settings.data, settings.classes), settings.batch_per_device
+    # As many images as a batch has can be made at once, and the engine takes no more threads than there are cores.
+    workers = max(1, min(settings.loader_workers, batch, os.cpu_count() or 1))
+    produced = SampleCounter()
+    dealer = ImageSampler(len(images.paths), batch, place.rank, place.world_size, settings.seed)
+    files = Files(images, dealer, produced)
+    ds.config.set_seed(settings.seed + place.rank)
+    ds.config.set_prefetch_size(PREFETCH)
+    pipeline = ds.GeneratorDataset(files, ["image", "label"], shuffle=False)
+    operations = [
+        vision.RandomCropDecodeResize(
+            settings.image_size, scale=(0.08, 1.0), ratio=(3 / 4, 4 / 3), interpolation=Inter.LINEAR
+        ),
+        vision.RandomHorizontalFlip(0.5),
+        vision.Normalize([255 * mean for mean in MEAN], [255 * deviation for deviation in DEVIATION]),
+        vision.HWC2CHW(),
+    ]
+    pipeline = pipeline.map(operations, input_columns=["image"], num_parallel_workers=workers)
 
-    def __init__(self, settings: ImageSettings, place: Place) -> None:
-        images, batch = read_images(settings.data, settings.classes), settings.batch_per_device
-        self.epoch_samples = len(images.paths)
-        # As many images as a batch has can be made at once, and the engine takes no more threads than there are cores.
-        self.workers = max(1, min(settings.loader_workers, batch, os.cpu_count() or 1))
-        # With the shortest queues that it offers (measured).
-        self.ahead, self.produced, self.uncounted = 5, SampleCounter(), UNCOUNTED
-        dealer = ImageSampler(len(images.paths), batch, place.rank, place.world_size, settings.seed)
-        self._files = Files(images, dealer, self.produced)
-        ds.config.set_seed(settings.seed + place.rank)
-        ds.config.set_prefetch_size(PREFETCH)
-        pipeline = ds.GeneratorDataset(self._files, ["image", "label"], shuffle=False)
-        operations = [
-            vision.RandomCropDecodeResize(
-                settings.image_size, scale=(0.08, 1.0), ratio=(3 / 4, 4 / 3), interpolation=Inter.LINEAR
-            ),
-            vision.RandomHorizontalFlip(0.5),
-            vision.Normalize([255 * mean for mean in MEAN], [255 * deviation for deviation in DEVIATION]),
-            vision.HWC2CHW(),
-        ]
-        pipeline = pipeline.map(operations, input_columns=["image"], num_parallel_workers=self.workers)
-        counting = {"per_batch_map": self._count, "input_columns": ["label"]}
-        self._pipeline = pipeline.batch(batch, drop_remainder=True, num_parallel_workers=1, **counting)
-        self._iterator = self._pipeline.create_tuple_iterator(num_epochs=1, do_copy=False)
-        self._batches = iter(self._iterator)
-        # With the first batch its threads start, so that they are known before those that compute are bound.
-        self._first: Any = self._fetch()
-
-    def _count(self, labels: Any, _info: Any) -> tuple[Any]:
+    def count(labels: Any, _info: Any) -> tuple[Any]:
         """Count the images of a batch; its labels stay as they are."""
-        assert self.produced is not None
-        self.produced.add(len(labels))
+        produced.add(len(labels))
         return (labels,)
 
-    def next(self) -> tuple[Any, Any]:
-        """Wait for the pipeline; raise ``RunError``, naming the file, for an image that cannot be used."""
-        first, self._first = self._first, None
-        return self._fetch() if first is None else first
+    counting = {"per_batch_map": count, "input_columns": ["label"]}
+    pipeline = pipeline.batch(batch, drop_remainder=True, num_parallel_workers=1, **counting)
+    iterator = pipeline.create_tuple_iterator(num_epochs=1, do_copy=False)
 
-    def _fetch(self) -> Any:
+    def batches() -> Iterator[Any]:
+        """Yield the pipeline's; raise ``RunError``, naming the file, for an image that cannot be used."""
         try:
-            return tuple(self.timed(self._batches.__next__))
+            yield from iterator
         except RuntimeError as error:
-            raise self._files.stopped or _undecodable(self._files.read) or error from error
+            raise files.stopped or _undecodable(files.read) or error from error
 
-    def close(self) -> None:
-        self._iterator.stop()
+    # With the shortest queues that it offers (measured).
+    loader = Loader(len(images.paths), "mindspore.dataset", 5, produced, workers, UNCOUNTED)
+    made = batches()
+    # With the first batch its threads start, so that they are known before those that compute are bound.
+    return LoadedFeed(chain([next(made)], made), tuple, loader, iterator.stop)
 
 
 def _read(path: str) -> Any:

@@ -33,21 +33,18 @@ class _Batches(Dataset):
         return _with_array(self.read(numbers))
 
 
-class PaddleFeed(LoadedFeed):
-    """Batches of Paddle's loader, which does not end by itself: one of its threads refers to it."""
-
-    def __init__(
-        self,
-        data: Any,
-        parts: Any,
-        share: Parts,
-        collate: Callable[[list[Any]], Any],
-        ready: Callable[[Any], Any],
-        loader: Loader,
-        begin: Callable[[int], None] | None = None,
-    ) -> None:
-        """Start the loader processes; ``parts`` has the indices in ``data`` of each part of a batch."""
-        made = DataLoader(
+def open_parts(
+    data: Any,
+    parts: Any,
+    share: Parts,
+    collate: Callable[[list[Any]], Any],
+    ready: Callable[[Any], Any],
+    loader: Loader,
+    begin: Callable[[int], None] | None = None,
+) -> LoadedFeed:
+    """Start the loader processes, return their feed; ``parts`` has the indices in ``data`` of each part of a batch."""
+    made = iter(
+        DataLoader(
             data,
             batch_sampler=parts,
             num_workers=share.workers,
@@ -58,26 +55,23 @@ class PaddleFeed(LoadedFeed):
             use_shared_memory=True,
             worker_init_fn=begin,
         )
-        self._loader = iter(made)
-        # See ``_with_array``.
-        found = (part[-1] if isinstance(part[-1], RunError) else part for part in self._loader)
-        # Without processes a thread works ahead, with a queue that cannot be taken away.
-        loader = loader._replace(ahead=share.ahead or AHEAD)
-        super().__init__(joined(found, share.in_batch, _join), ready, loader)
-
-    def close(self) -> None:
-        super().close()
-        self._loader._try_shutdown_all()
+    )
+    # See ``_with_array``.
+    found = (part[-1] if isinstance(part[-1], RunError) else part for part in made)
+    # Without processes a thread works ahead, with a queue that cannot be taken away.
+    loader = loader._replace(ahead=share.ahead or AHEAD)
+    # It does not end by itself: one of its threads refers to it.
+    return LoadedFeed(joined(found, share.in_batch, _join), ready, loader, made._try_shutdown_all)
 
 
-def open_numbers(data: Numbered, settings: Settings, place: Place) -> PaddleFeed:
+def open_numbers(data: Numbered, settings: Settings, place: Place) -> LoadedFeed:
     """Start the loader processes of this rank, at most ``AHEAD``: each has a batch in hand."""
     dataset, workers = _Batches(data.samples, data.batch_of), min(settings.loader_workers, AHEAD)
     share = Parts(workers, AHEAD // max(workers, 1), 1)
     # A batch of samples is one index of the data.
     batches = ([own] for own in shard_batches(data.samples, settings.batch_per_device, place, settings.seed))
     loader = Loader(data.samples, None, share.ahead, dataset.read.produced, workers)
-    return PaddleFeed(dataset, batches, share, itemgetter(0), data.ready, loader)
+    return open_parts(dataset, batches, share, itemgetter(0), data.ready, loader)
 
 
 def _with_array(batch: Any) -> Any:
@@ -103,14 +97,14 @@ class Normalise:
         return images, labels
 
 
-def open_images(settings: ImageSettings, place: Place) -> PaddleFeed:
+def open_images(settings: ImageSettings, place: Place) -> LoadedFeed:
     """Return the feed of the images of this rank; raise ``RunError`` if there is no such loader."""
     one_of("PaddlePaddle", "loader", settings.loader, ("native",))
     photos, share = Photos(settings, place), in_parts(settings.batch_per_device, settings.loader_workers)
     if not share.workers:
         single_threaded()
     parts, loader = photos.parts(share.in_batch), photos.loader(share)
-    return PaddleFeed(photos, parts, share, _collate, Normalise(settings), loader, single_threaded)
+    return open_parts(photos, parts, share, _collate, Normalise(settings), loader, single_threaded)
 
 
 def _collate(samples: list[Any]) -> Any:

@@ -1,7 +1,7 @@
 """The loaders of PyTorch: torch's DataLoader for every kind of data, and the choice among those of images."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -77,36 +77,30 @@ class Normalise:
         return images.sub_(self._mean).mul_(self._scale).to(self._dtype, memory_format=self._format)
 
 
-class HostFeed(LoadedFeed):
-    """Brings decoded batches from host memory to the device, one ahead of the step that uses it.
+def to_device(device: Any, normalise: Normalise) -> Callable[[Any], Batch]:
+    """Return the function that brings a decoded batch from host memory to the device.
 
-    ``batches`` yields (bytes (batch, size, size, 3), labels), a list of parts of that form, or a ``RunError``.
-    On a GPU they are in pinned memory, and are copied and normalised on a stream of their own while the step before
-    computes.
+    It takes (bytes (batch, size, size, 3), labels), or a list of parts of that form. On a GPU they are in pinned
+    memory, and are copied and normalised on a stream of their own while the step before computes.
     """
+    stream = torch.cuda.Stream(device) if device.type == "cuda" else None
 
-    def __init__(self, batches: Iterator[Any], device: Any, normalise: Normalise, loader: Loader) -> None:
-        super().__init__(batches, self._on_device, loader)
-        self._device, self._normalise = device, normalise
-        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
-
-    def _copied(self, loaded: Any) -> Batch:
-        """Return the batch on the device; from pinned memory without waiting for the copies."""
+    def copied(loaded: Any) -> Batch:
         parts = [loaded] if isinstance(loaded[0], torch.Tensor) else loaded
         pixels, labels = (
-            torch.cat([tensor.to(self._device, non_blocking=True) for tensor in tensors])
-            for tensors in zip(*parts)
+            torch.cat([tensor.to(device, non_blocking=True) for tensor in tensors]) for tensors in zip(*parts)
         )
-        return self._normalise(pixels), labels
+        return normalise(pixels), labels
 
-    def _on_device(self, loaded: Any) -> Batch:
-        """Start the copy, and let the training stream wait for it."""
-        if self._stream is None:
-            return self._copied(loaded)
-        with torch.cuda.stream(self._stream):
-            batch = self._copied(loaded)
-        torch.cuda.current_stream().wait_stream(self._stream)
+    def ready(loaded: Any) -> Batch:
+        if stream is None:
+            return copied(loaded)
+        with torch.cuda.stream(stream):
+            batch = copied(loaded)
+        torch.cuda.current_stream().wait_stream(stream)
         return hold(batch)
+
+    return ready
 
 
 def hold(batch: Batch) -> Batch:
@@ -157,8 +151,8 @@ def open_images(settings: ImageSettings, place: Place, device: Any, dtype: Any) 
     )
     if not share.workers:
         single_threaded()
-    normalise = Normalise(device, dtype, settings.layout)
-    return HostFeed(joined(iter(loader), share.in_batch, list), device, normalise, photos.loader(share))
+    ready = to_device(device, Normalise(device, dtype, settings.layout))
+    return LoadedFeed(joined(iter(loader), share.in_batch, list), ready, photos.loader(share))
 
 
 def as_it_is(batch: Any) -> Any:

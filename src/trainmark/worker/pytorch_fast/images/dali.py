@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from nvidia.dali import fn, pipeline_def, tfrecord, types
 
-from ...backends.pytorch.loading import ON_GPU, Batch, HostFeed, Normalise, require_gpu
+from ...backends.pytorch.loading import ON_GPU, Batch, Normalise, require_gpu, to_device
 from ...core.feed import Feed, LoadedFeed, Loader
 from ...core.outcomes import RunError
 from ...core.place import Place
@@ -86,8 +86,8 @@ def _feed(source: Source, settings: ImageSettings, place: Place, device: Any, dt
     loader = Loader(batches.images, decoder, AHEAD, None, threads)
     if on_gpu:
         return LoadedFeed(iter(batches), partial(_placed, settings.layout, device, dtype), loader)
-    retained = (_retained(batch, device) for batch in batches)
-    return HostFeed(retained, device, Normalise(device, dtype, settings.layout), loader)
+    ready = to_device(device, Normalise(device, dtype, settings.layout))
+    return LoadedFeed((_retained(batch, device) for batch in batches), ready, loader)
 
 
 def _pipeline(
