@@ -22,12 +22,8 @@ from ...tasks.image_classification.settings import ImageSettings
 class _Batches(Dataset):
     """Whole batches by the numbers of their samples: each is made by one process, in one piece."""
 
-    def __init__(self, samples: int, batch_of: Callable[[Any], tuple[Any, ...]]) -> None:
-        super().__init__()
-        self._samples, self.read = samples, IndexedReader(batch_of)
-
-    def __len__(self) -> int:
-        return self._samples
+    def __init__(self, batch_of: Callable[[Any], tuple[Any, ...]]) -> None:
+        self.read = IndexedReader(batch_of)
 
     def __getitem__(self, numbers: Any) -> Any:
         return _with_array(self.read(numbers))
@@ -66,7 +62,7 @@ def open_parts(
 
 def open_numbers(data: Numbered, settings: Settings, place: Place) -> LoadedFeed:
     """Start the loader processes of this rank, at most ``AHEAD``: each has a batch in hand."""
-    dataset, workers = _Batches(data.samples, data.batch_of), min(settings.loader_workers, AHEAD)
+    dataset, workers = _Batches(data.batch_of), min(settings.loader_workers, AHEAD)
     share = Parts(workers, AHEAD // max(workers, 1), 1)
     # A batch of samples is one index of the data.
     batches = ([own] for own in shard_batches(data.samples, settings.batch_per_device, place, settings.seed))
@@ -79,22 +75,22 @@ def _with_array(batch: Any) -> Any:
     return (np.zeros(1, np.uint8), batch) if isinstance(batch, RunError) else batch
 
 
-class Normalise:
-    """Turns bytes into normalised images, on the device: bytes are a quarter of the floats to copy."""
+def normalising(settings: ImageSettings) -> Callable[[Any], tuple[Any, Any]]:
+    """Return what normalises a batch of (bytes (batch, size, size, 3), labels).
 
-    def __init__(self, settings: ImageSettings) -> None:
-        self._layout = settings.layout
-        self._mean = paddle.to_tensor(MEAN) * 255
-        self._scale = 1 / (paddle.to_tensor(DEVIATION) * 255)
+    On the device: bytes are a quarter of the floats to copy.
+    """
+    mean, scale = paddle.to_tensor(MEAN) * 255, 1 / (paddle.to_tensor(DEVIATION) * 255)
 
-    def __call__(self, batch: Any) -> tuple[Any, Any]:
-        """Return a batch of (bytes (batch, size, size, 3), labels)."""
+    def ready(batch: Any) -> tuple[Any, Any]:
         pixels, labels = batch
         with paddle.no_grad():
-            images = (pixels.astype("float32") - self._mean) * self._scale
-            if self._layout == "nchw":
+            images = (pixels.astype("float32") - mean) * scale
+            if settings.layout == "nchw":
                 images = paddle.transpose(images, [0, 3, 1, 2])
         return images, labels
+
+    return ready
 
 
 def open_images(settings: ImageSettings, place: Place) -> LoadedFeed:
@@ -104,7 +100,7 @@ def open_images(settings: ImageSettings, place: Place) -> LoadedFeed:
     if not share.workers:
         single_threaded()
     parts, loader = photos.parts(share.in_batch), photos.loader(share)
-    return open_parts(photos, parts, share, _collate, Normalise(settings), loader, single_threaded)
+    return open_parts(photos, parts, share, _collate, normalising(settings), loader, single_threaded)
 
 
 def _collate(samples: list[Any]) -> Any:

@@ -5,6 +5,7 @@ import inspect
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -223,10 +224,10 @@ class InOnePiece(Exchange):
     def wrap(self, model: nn.Module) -> nn.Module:
         with torch.no_grad():
             for tensors in _by_type([*model.parameters(), *model.buffers()]):
-                start = Flat(tensors, tensors[0].dtype)
-                torch._foreach_copy_(start.views, tensors)
-                dist.broadcast(start.buffer, 0)
-                torch._foreach_copy_(tensors, start.views)
+                buffer, views = flat(tensors, tensors[0].dtype)
+                torch._foreach_copy_(views, tensors)
+                dist.broadcast(buffer, 0)
+                torch._foreach_copy_(tensors, views)
         self._parameters = list(model.parameters())
         return model
 
@@ -237,20 +238,16 @@ class InOnePiece(Exchange):
     def average(self) -> None:
         if self._sent is None:
             self._sent = self.sent(self._parameters)
-            self._retained = [self._keeper(*part) for part in self._sent.parts]
+            self._retained = [
+                (buffer, views) if buffer.dtype == tensors[0].dtype else flat(tensors, tensors[0].dtype)
+                for tensors, views, buffer in self._sent.parts
+            ]
         self._sent.average()
         for (tensors, _, buffer), (retained, views) in zip(self._sent.parts, self._retained):
             if retained is not buffer:
                 retained.copy_(buffer)
             for parameter, view in zip(tensors, views):
                 parameter.grad = view
-
-    def _keeper(self, tensors: Sequence[Any], views: Sequence[Any], buffer: Any) -> tuple[Any, Sequence[Any]]:
-        own = tensors[0].dtype
-        if buffer.dtype == own:
-            return buffer, views
-        wide = Flat(tensors, own)
-        return wide.buffer, wide.views
 
 
 class Sent:
@@ -264,20 +261,14 @@ class Sent:
         """Take the type in which all gradients travel; None: each in its own."""
         self._world_size = world_size
         groups = _by_type(leaves)
-        joined = groups if wire is None else [[leaf for group in groups for leaf in group]]
-        flats = [Flat(tensors, wire or tensors[0].dtype) for tensors in joined]
-        self._buffers = [flat.buffer for flat in flats]
-        view_of = {
-            id(leaf): view for tensors, flat in zip(joined, flats) for leaf, view in zip(tensors, flat.views)
-        }
+        if wire is None:
+            pieces = self._buffers = [empty_flat(group, group[0].dtype) for group in groups]
+        else:
+            self._buffers = [empty_flat([leaf for group in groups for leaf in group], wire)]
+            pieces = self._buffers[0].split([sum(map(room_of, group)) for group in groups])
+        self.parts = [(group, views_in(piece, group), piece) for group, piece in zip(groups, pieces)]
+        view_of = {id(leaf): view for group, views, _ in self.parts for leaf, view in zip(group, views)}
         self.views = [view_of[id(leaf)] for leaf in leaves]
-        self.parts: list[tuple[list[Any], list[Any], Any]] = []
-        start = 0
-        for group, buffer in zip(groups, self._buffers if wire is None else self._buffers * len(groups)):
-            end = start + sum(map(room_of, group))
-            own = buffer if wire is None else buffer[start:end]
-            self.parts.append((group, [view_of[id(leaf)] for leaf in group], own))
-            start = end
 
     def average(self) -> None:
         """Pack the gradients, and average the buffers over the ranks."""
@@ -299,18 +290,21 @@ def room_of(tensor: Any) -> int:
     return int(-(-tensor.numel() // ALIGNMENT) * ALIGNMENT)
 
 
-class Flat:
-    """One buffer that holds tensors like ``tensors`` one after another; ``views`` are they, in the same strides."""
+def empty_flat(tensors: Sequence[Any], dtype: Any) -> Any:
+    """Return a buffer of zeros with room for these tensors one after another."""
+    return torch.zeros(sum(map(room_of, tensors)), dtype=dtype, device=tensors[0].device)
 
-    def __init__(self, tensors: Sequence[Any], dtype: Any) -> None:
-        starts = [0]
-        for tensor in tensors:
-            starts.append(starts[-1] + room_of(tensor))
-        self.buffer = torch.zeros(starts[-1], dtype=dtype, device=tensors[0].device)
-        self.views = [
-            self.buffer.as_strided(tensor.size(), tensor.stride(), start)
-            for tensor, start in zip(tensors, starts)
-        ]
+
+def views_in(buffer: Any, tensors: Sequence[Any]) -> list[Any]:
+    """Return views of a flat buffer like these tensors, one after another and in the same strides."""
+    starts = accumulate(map(room_of, tensors), initial=buffer.storage_offset())
+    return [buffer.as_strided(like.size(), like.stride(), start) for like, start in zip(tensors, starts)]
+
+
+def flat(tensors: Sequence[Any], dtype: Any) -> tuple[Any, list[Any]]:
+    """Return a flat buffer for these tensors, and its views."""
+    buffer = empty_flat(tensors, dtype)
+    return buffer, views_in(buffer, tensors)
 
 
 def _by_type(tensors: Sequence[Any]) -> list[list[Any]]:
