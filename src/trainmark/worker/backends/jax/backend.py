@@ -204,10 +204,9 @@ def make_step(
 
 
 class JaxTraining(Training):
-    """State, step, batches and marks of one rank.
+    """One rank; a model's subclass passes to ``take_over`` how fresh weights and the loss are made.
 
-    A model's subclass passes to ``take_over`` how fresh weights and the loss are made; it may observe the first call of
-    the step, and the compiled program.
+    It may observe the first call of the step, and the compiled program.
     """
 
     ranks: Group
@@ -261,10 +260,7 @@ class JaxTraining(Training):
         loss_of: Callable[..., Any],
         update: optax.GradientTransformation,
     ) -> None:
-        """Make the state on the device: ``weights`` returns parameters and running statistics, and may be traced.
-
-        ``loss_of`` is as ``make_step`` takes it.
-        """
+        """Make the state on the device: ``weights`` returns parameters and running statistics, and may be traced."""
         self._loss_of, self._update = loss_of, update
         axis = None if self.ranks.alone else RANKS
         self._step = make_step(loss_of, update, self.rates, axis, self.parts, self.prepared)
@@ -450,10 +446,7 @@ Tap = Callable[[str, Any, Any], None]
 
 
 def biased(product: Any, bias: Any) -> Any:
-    """Return the product with its bias, in the product's type.
-
-    They are added in FP32: the gradient of a bias is the sum over all that it is added to, and 16 bits lose it.
-    """
+    """Return the product with its bias, added in FP32: the bias's gradient is a long sum, which 16 bits lose."""
     return (product.astype(jnp.float32) + bias).astype(product.dtype)
 
 

@@ -151,10 +151,7 @@ def _lost() -> None:
 
 
 class CompileClock:
-    """The programs that XLA compiled in this process, and its seconds, by ``jax.monitoring``.
-
-    The seconds do not include tracing the Python code.
-    """
+    """The programs that XLA compiled in this process, and its seconds without tracing, by ``jax.monitoring``."""
 
     def __init__(self) -> None:
         self.seconds, self.programs, self.cache_hits = 0.0, 0, 0

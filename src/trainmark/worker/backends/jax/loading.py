@@ -65,10 +65,7 @@ class Row:
 
 
 def open_numbers(data: Numbered, settings: Settings, place: Place) -> LoadedFeed:
-    """Start the loader processes of this rank and return the feed that they fill.
-
-    Without ``loader_workers`` a batch is read when it is needed.
-    """
+    """Start this rank's loader processes, and return their feed; without any a batch is read when it is needed."""
     share = in_parts(settings.batch_per_device, settings.loader_workers, TASKS, TASKS)
     numbers = Row(Epochs(data.samples, settings.seed).numbers, settings, place, share.in_batch)
     read = IndexedReader(data.batch_of)

@@ -172,10 +172,7 @@ class Output(NamedTuple):
 
 
 def outputs_in_graph(step: nn.Cell, operators: Sequence[str]) -> list[Output]:
-    """Return the outputs of these operators in a compiled step, by MindSpore's own graph of it.
-
-    A hook would be compiled with the network and observe nothing.
-    """
+    """Return the outputs of these operators in a compiled step, by MindSpore's own graph; a hook observes nothing."""
     model = ModelProto()
     model.ParseFromString(step.get_func_graph_proto())
     tensors = [node.output_type.tensor_type for node in model.graph.node if node.op_type in operators]
@@ -185,10 +182,7 @@ def outputs_in_graph(step: nn.Cell, operators: Sequence[str]) -> list[Output]:
 
 
 class MindSporeTraining(Training):
-    """Model, optimizer, batches and marks of one rank.
-
-    A model's subclass builds the network and passes it to ``take_over``.
-    """
+    """One rank; a model's subclass builds the network and passes it to ``take_over``."""
 
     ranks: Cluster
 

@@ -54,10 +54,7 @@ class ToDevice:
         return self.loaded((mx.nd.array(images, dtype="float32"), mx.nd.array(labels, dtype="float32")))
 
     def loaded(self, batch: tuple[Any, Any]) -> tuple[Any, Any]:
-        """Hand the copy of images (batch, 3, size, size) and labels to the engine; on a CPU nothing is copied.
-
-        Bytes are normalised on the device.
-        """
+        """Copy images (batch, 3, size, size) and labels to a GPU, in the engine; bytes are normalised there."""
         images, labels = (array.as_in_context(self._context) for array in batch)
         if images.dtype == np.uint8:
             images = (images.astype("float32") - self._mean) / self._deviation

@@ -129,10 +129,7 @@ def sgd(parameters: list[Any], schedule: LRScheduler, recipe: Recipe) -> paddle.
 def adaptive(
     parameters: list[Any], schedule: LRScheduler, recipe: AdamRecipe, decaying: Collection[str]
 ) -> paddle.optimizer.Optimizer:
-    """Return the recipe's optimizer: Adam, AdamW, or LAMB, which scales the updates of what decays alone.
-
-    The parameters of the names ``decaying`` (Paddle's own) decay.
-    """
+    """Return Adam, AdamW, or LAMB, which scales only what decays: the parameters ``decaying``, by Paddle's names."""
     common = {
         "learning_rate": schedule,
         "beta1": recipe.momentum,
@@ -229,11 +226,7 @@ def operand_types(layers: Sequence[tuple[str, Any]]) -> Iterator[dict[str, str]]
 
 
 class PaddleTraining(Training):
-    """Learner, optimizer, batches and marks of one rank.
-
-    A model's subclass builds the learner, which maps a batch to outputs and loss, and passes it to ``take_over``; it
-    has ``named_tensors``.
-    """
+    """One rank; a model's subclass passes to ``take_over`` a learner, which maps a batch to outputs and loss."""
 
     ranks: Group
 
@@ -454,10 +447,7 @@ class ProductTraining(PaddleTraining):
         self._first = (type_name(output.dtype), tuple(output.shape))
 
     def first_product(self) -> tuple[str, tuple[int, ...]]:
-        """Return type and shape of the first product's result; a compiled program told them while it was made.
-
-        All hooks are removed.
-        """
+        """Return type and shape of the first product's result, noted in a program's making too; remove the hooks."""
         for hook in self._hooks:
             hook.remove()
         assert self._first is not None

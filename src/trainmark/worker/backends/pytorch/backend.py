@@ -139,11 +139,7 @@ def tf32_switches() -> dict[str, Any]:
 
 
 class PyTorchTraining(Training):
-    """Model, optimizer, batches and marks of one rank.
-
-    A task's subclass builds the model and gives it to ``take_over``; it writes ``_forward``, ``named_tensors`` and what
-    only its own models have to tell.
-    """
+    """One rank; a task's subclass passes its model to ``take_over``, and has ``_forward`` and ``named_tensors``."""
 
     ranks: Group
 

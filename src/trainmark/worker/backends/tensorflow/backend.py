@@ -229,10 +229,7 @@ class LossScale:
         return [gradient * inverse for gradient in gradients]
 
     def update(self, gradients: list[Any], apply: Callable[[list[Any]], None]) -> None:
-        """Call ``apply`` with the gradients unless they overflowed, and adapt the scale.
-
-        The gradients are the sums over the ranks, and not unscaled yet: all ranks decide alike.
-        """
+        """Apply the gradients, the ranks' sums and still scaled, unless they overflowed; adapt the scale."""
         if not self.enabled:
             apply(gradients)
             return
@@ -270,10 +267,7 @@ def count_parameters(model: Any) -> int:
 
 
 class TensorFlowTraining(Training):
-    """Model, optimizer, batches and marks of one rank.
-
-    A model's subclass builds the Keras model and passes it to ``take_over``; it has ``forward``.
-    """
+    """One rank; a model's subclass builds the Keras model, passes it to ``take_over``, and has ``forward``."""
 
     ranks: Group
     OBSERVES_COMPILED = True
@@ -362,10 +356,7 @@ class TensorFlowTraining(Training):
         self._scale.update(gradients, lambda unscaled: self.optimizer.apply(unscaled, rate))
 
     def observed_pass(self) -> tuple[Any, Any, dict[str, Any]]:
-        """Return loss, outputs and gradients by name of the current batch, by the function that ``train`` calls.
-
-        They are this rank's own: ``train`` sums them over the ranks elsewhere.
-        """
+        """Return this rank's own loss, outputs and gradients by name, by the function that ``train`` calls."""
         ranks = self.ranks.place.world_size
 
         def passed(*batch: Any) -> Any:

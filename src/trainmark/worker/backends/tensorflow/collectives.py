@@ -52,10 +52,7 @@ ROLE = "worker"
 
 
 class Group(Ranks):
-    """The ranks; a single rank needs no strategy.
-
-    Ring all-reduce over gRPC between CPUs, NCCL between GPUs.
-    """
+    """The ranks: ring all-reduce over gRPC between CPUs, NCCL between GPUs; a single rank needs no strategy."""
 
     def __init__(self, place: Place, device: Device) -> None:
         """Meet the other ranks, if there are any: nothing may have been computed in this process before."""

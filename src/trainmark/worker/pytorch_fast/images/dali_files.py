@@ -210,13 +210,10 @@ class Files:
     @cached_property
     def _black(self) -> str:
         """Write the black picture, once: a pipeline has it mapped, and dies with the process if it becomes shorter."""
+        self._folder = tempfile.TemporaryDirectory(prefix="trainmark-black-")
         path = Path(self._folder.name) / "black.ppm"
         path.write_bytes(BLACK)
         return str(path)
-
-    @cached_property
-    def _folder(self) -> Any:
-        return tempfile.TemporaryDirectory(prefix="trainmark-black-")
 
 
 def _is_no_picture(path: str) -> bool:

@@ -134,14 +134,11 @@ class Decoder:
 
     def _room_for(self, sizes: Sequence[tuple[int, int]]) -> list[Any]:
         """Return pictures of these sizes, in one piece of memory."""
-        starts, end = [], 0
-        for height, width in sizes:
-            starts.append(end)
-            end += -(-3 * height * width // ALIGNMENT) * ALIGNMENT
-        memory = torch.empty(end, dtype=torch.uint8, device=self._device)
+        rooms = [-(-3 * height * width // ALIGNMENT) * ALIGNMENT for height, width in sizes]
+        memory = torch.empty(sum(rooms), dtype=torch.uint8, device=self._device)
         return [
-            memory[start : start + 3 * height * width].view(3, height, width)
-            for start, (height, width) in zip(starts, sizes)
+            piece[: 3 * height * width].view(3, height, width)
+            for piece, (height, width) in zip(memory.split(rooms), sizes)
         ]
 
     def _check(self, name: str, *arguments: Any) -> None:
