@@ -15,17 +15,13 @@ except ImportError:
 
 ORDERED = torch.__version__ >= "2.6" and sdpa_kernel is not None
 
-TORCH, CUDNN = "torch", "cudnn"
-"""Torch's own choice, which may be cuDNN's kernel already, and cuDNN's."""
+TORCH, CUDNN = "torch", "cudnn"  # Torch's own choice, which may be cuDNN's kernel already, and cuDNN's
 
 ORDER = ("CUDNN_ATTENTION", "FLASH_ATTENTION", "EFFICIENT_ATTENTION", "MATH")
 CUDNN_FIRST = [getattr(SDPBackend, name) for name in ORDER] if ORDERED else []
 
-CAPABILITY = (9, 0)
-"""Before that cuDNN's kernels are not faster than those that torch takes by itself."""
-
-FASTER = 0.97
-"""Another kernel than torch's choice must take less than this part of its time."""
+CAPABILITY = (9, 0)  # before that cuDNN's kernels are not faster than those that torch takes by itself
+FASTER = 0.97  # another kernel than torch's choice must take less than this part of its time
 
 EAGER, TIMES = 2, 5
 

@@ -120,8 +120,7 @@ def cache_hits(name: str) -> int | None:
     return int(counters["inductor"]["fxgraph_cache_hit"])
 
 
-EAGER_STEPS = 2
-"""Steps before the recording: in them cuDNN searches its algorithms, and Triton compiles."""
+EAGER_STEPS = 2  # steps before the recording: in them cuDNN searches its algorithms, and Triton compiles
 
 
 class CapturedStep:
@@ -146,8 +145,7 @@ class CapturedStep:
         self._step, self._keep, self._then = step, keep_batch, recorded
         self._graph: Any | None = None
         self._eager = 0
-        self.replays = 0
-        """The number of replayed steps."""
+        self.replays = 0  # the number of replayed steps
         self._batch: tuple[Any, ...] = ()
         self._loss: Any | None = None
         torch.cuda.synchronize(device)

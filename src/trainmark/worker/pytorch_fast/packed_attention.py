@@ -14,11 +14,8 @@ from .attention import SIZE, Shape, attempt, attend, drawn, milliseconds
 
 MASK, VARLEN = "mask", "varlen"
 
-CAPABILITY = (8, 0)
-"""The first GPUs that FlashAttention supports."""
-
-FEWEST = 8
-"""The documents of a sequence that the kernel is prepared for at least."""
+CAPABILITY = (8, 0)  # the first GPUs that FlashAttention supports
+FEWEST = 8  # the documents of a sequence that the kernel is prepared for at least
 
 NEAR = 0.02
 """The largest distance of the results in 16 bits, relative to their norm: their rounding gives 0.003."""

@@ -11,11 +11,8 @@ from typing import Any
 import torch
 from torch import nn
 
-OPERAND, LARGEST = torch.float8_e4m3fn, 448.0
-"""The type of both operands, and its largest number."""
-
-SMALLEST = 1e-12
-"""The smallest value that a row is scaled by, so that a row of zeros stays one."""
+OPERAND, LARGEST = torch.float8_e4m3fn, 448.0  # the type of both operands, and its largest number
+SMALLEST = 1e-12  # the smallest value that a row is scaled by, so that a row of zeros stays one
 
 
 def quantize(x: Any) -> tuple[Any, Any]:
@@ -80,8 +77,7 @@ class ScaledLinear(nn.Linear):
     plain = False
     """Whether torch's operations quantize and multiply; the verification of a run checks FP8's kernels with them."""
 
-    operand: Any | None = None
-    """The type of the operands of the last forward product."""
+    operand: Any | None = None  # the type of the operands of the last forward product
 
     def forward(self, x: Any) -> Any:
         """Map (…, inputs) to (…, outputs) in BF16."""

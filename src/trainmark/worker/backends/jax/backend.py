@@ -71,8 +71,7 @@ def loss_scale(precision: Precision, recipe: Recipe) -> DynamicScale | None:
     return DynamicScale(growth_interval=never, fin_steps=steps, scale=jnp.float32(recipe.loss_scale))
 
 
-Batch = tuple[Any, ...]
-"""This rank's part of global arrays."""
+Batch = tuple[Any, ...]  # this rank's part of global arrays
 
 
 class TrainState(struct.PyTreeNode):
@@ -83,8 +82,7 @@ class TrainState(struct.PyTreeNode):
     batch_stats: Any
     opt_state: Any
     scale: DynamicScale | None
-    taken: Any = 0
-    """Steps that changed the weights: one that overflowed counts in ``step`` alone."""
+    taken: Any = 0  # steps that changed the weights: one that overflowed counts in ``step`` alone
 
 
 def optimizer(recipe: Recipe, decays: Callable[[Any], Any] | None = None) -> optax.GradientTransformation:
@@ -212,9 +210,7 @@ class JaxTraining(Training):
     ranks: Group
     marks: CompletionTimers
     OBSERVES_COMPILED = True
-
-    parts = 1
-    """How often the model is passed in one step."""
+    parts = 1  # how often the model is passed in one step
 
     loaders: tuple[str, ...] = ()
     """The loaders of the task's data, if the name must be known before the ranks meet."""
@@ -441,8 +437,7 @@ def draw_weights(description: Any, seed: int, dtype: Any, drawn: Callable[[Any, 
 Params = dict[str, Any]
 """Parameters by the names and in the shapes of a model's description: XLA takes products in either order of axes."""
 
-Tap = Callable[[str, Any, Any], None]
-"""Gets the name, the weight and the result of each product."""
+Tap = Callable[[str, Any, Any], None]  # gets the name, the weight and the result of each product
 
 
 def biased(product: Any, bias: Any) -> Any:
@@ -480,15 +475,13 @@ def norms(params: Params, compute: Any, epsilon: float, centred: bool = True) ->
     return norm
 
 
-KEY = "dropout"
-"""The state besides the parameters: the key of the random numbers of the next pass."""
+KEY = "dropout"  # the state besides the parameters: the key of the random numbers of the next pass
 
 
 class NamedTraining(JaxTraining):
     """Weights, moments and gradients by name, of a loss that tells a ``Tap``, its last argument, each product."""
 
-    GENERATOR: str | None = None
-    """JAX's name of the random numbers of dropout; None: its default."""
+    GENERATOR: str | None = None  # JAX's name of the random numbers of dropout; None: its default
 
     def __init__(self, settings: Settings, place: Place) -> None:
         self.traced: dict[str, tuple[str, str, tuple[int, ...]]] = {}

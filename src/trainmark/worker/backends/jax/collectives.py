@@ -80,18 +80,14 @@ def compute_threads() -> int:
     return count
 
 
-RANKS = "ranks"
-"""The mesh axis over which the batch is split."""
-
-WHOLE, SPLIT = P(), P(RANKS)
-"""Equal on every rank; the first axis divided among the ranks."""
+RANKS = "ranks"  # the mesh axis over which the batch is split
+WHOLE, SPLIT = P(), P(RANKS)  # equal on every rank; the first axis divided among the ranks
 
 LOST_AFTER_S = 20
 """After how long without a sign of life JAX's own service gives a rank up, where no collective noticed it before."""
 
 _HANDLER = ctypes.CFUNCTYPE(None, ctypes.c_int)
-_HANDLERS: list[Any] = []
-"""The handler that C may call as long as the process lives."""
+_HANDLERS: list[Any] = []  # the handler that C may call as long as the process lives
 
 
 def meet(place: Place, platform: str) -> None:

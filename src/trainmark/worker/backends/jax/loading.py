@@ -20,8 +20,7 @@ from .collectives import Group
 TASKS = 4
 """Parts of batches that a loader process of Grain's has, with the shortest queue that it offers, measured."""
 
-WITHOUT_END = 1 << 60
-"""What a source says of its length: more than any run needs."""
+WITHOUT_END = 1 << 60  # what a source says of its length: more than any run needs
 
 
 def open_parts(

@@ -23,8 +23,7 @@ from ...core.training import Training
 from ...core.window import HostTimers, slots_for
 from .collectives import Cluster
 
-NONE, GRAPH = "none", "graph"
-"""The compilers: operator by operator, and the step compiled as a whole."""
+NONE, GRAPH = "none", "graph"  # the compilers: operator by operator, and the step compiled as a whole
 
 PRECISIONS = ("fp32", "amp-fp16")
 

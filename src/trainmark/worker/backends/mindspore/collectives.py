@@ -12,8 +12,7 @@ from ...core.outcomes import FAILED, RunError
 from ...core.peers import Peers
 from ...core.place import Place
 
-MEET_S = 300
-"""The time that the ranks wait for each other at the start, in seconds."""
+MEET_S = 300  # the time that the ranks wait for each other at the start, in seconds
 
 SURVIVAL_S = 60
 """The time that the scheduler may outlive rank 0: the processes of the ranks end in any order."""

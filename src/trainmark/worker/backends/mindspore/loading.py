@@ -22,8 +22,7 @@ from ...tasks.image_classification.decoding import is_cut_off
 from ...tasks.image_classification.images import DEVIATION, MEAN, ImageList, ImageSampler, read_images
 from ...tasks.image_classification.settings import ImageSettings
 
-PREFETCH = 1
-"""Rows (images, and after the batching whole batches) that each queue of the pipeline stores."""
+PREFETCH = 1  # rows (images, and after the batching whole batches) that each queue of the pipeline stores
 
 UNCOUNTED = 24
 """Images between the file and a batch, in the short queues of the threads that read and decode (measured)."""

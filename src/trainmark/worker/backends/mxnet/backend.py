@@ -135,8 +135,7 @@ class Progress(DeviceTimers):
     def __init__(self, slots: int, weights: Sequence[Any]) -> None:
         """Make room for ``slots`` marks; a step is done when all ``weights`` are written."""
         self._timers, self._weights = HostTimers(slots), weights
-        self.marked = self._pushed = self._over = 0
-        """``marked``: the ticket of the last mark, to wait with."""
+        self.marked = self._pushed = self._over = 0  # ``marked``: the ticket of the last mark, to wait with
         self._problem: RunError | None = None
         self._changed = threading.Condition()
         # The engine has bare pointers to these two.

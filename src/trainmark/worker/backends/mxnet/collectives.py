@@ -54,8 +54,7 @@ END_S = 10.0
 class Collective(Ranks):
     """Base class of gradient exchange; used as is for a single rank: Gluon's trainer updates the weights in place."""
 
-    divisor = 1
-    """The divisor of the sum of the ranks' gradients."""
+    divisor = 1  # the divisor of the sum of the ranks' gradients
 
     def trainer(self, parameters: Any, optimizer: dict[str, Any]) -> Any:
         """Return Gluon's trainer with MXNet's SGD; all ranks have the parameters of rank 0 then."""

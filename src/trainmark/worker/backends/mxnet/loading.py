@@ -62,11 +62,8 @@ class ToDevice:
 
 
 MAGIC = 0xCED7230A
-SAMPLE = 1000
-"""Records that are checked, evenly spread; of a file with fewer, all."""
-
-TAIL_BYTES = 4096
-"""Bytes at the end of a picture in which the end marker is searched."""
+SAMPLE = 1000  # records that are checked, evenly spread; of a file with fewer, all
+TAIL_BYTES = 4096  # bytes at the end of a picture in which the end marker is searched
 
 _HEAD = struct.Struct("<IIIf")
 _PART_HEAD = struct.Struct("<II")
@@ -150,8 +147,7 @@ def _check_record(file: BinaryIO, records: Path, begin: int, end: int, classes: 
 
 BROKEN = (ConnectionError, EOFError, FileNotFoundError)
 """What the pool raises when a loader process ends while it hands a batch over."""
-EXIT_S = 5.0
-"""The longest wait for the exit of a loader process whose connection broke, in seconds."""
+EXIT_S = 5.0  # the longest wait for the exit of a loader process whose connection broke, in seconds
 PREFETCH_BATCHES = 3
 AHEAD = PREFETCH_BATCHES + 1
 """With the batch that is being made. MXNet has no count of the made ones."""

@@ -21,8 +21,7 @@ from ...core.training import Training
 from ...core.window import HostTimers, slots_for
 from .collectives import Peers
 
-NONE, GRAPH = "none", "graph"
-"""The compilers: eager, and the whole training step as one ``nn.Graph``."""
+NONE, GRAPH = "none", "graph"  # the compilers: eager, and the whole training step as one ``nn.Graph``
 
 PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16")
 """The precisions; ``gaps.json`` refuses two where OneFlow lacks them.

@@ -142,14 +142,9 @@ class PyTorchTraining(Training):
     """One rank; a task's subclass passes its model to ``take_over``, and has ``_forward`` and ``named_tensors``."""
 
     ranks: Group
-
-    parts = 1
-    """How often the model is passed in one step."""
-
+    parts = 1  # how often the model is passed in one step
     scaler_kind: Any = torch.amp.GradScaler
-
-    by_itself = False
-    """Whether a pass exchanges nothing with other ranks, as when each rank's own is timed."""
+    by_itself = False  # whether a pass exchanges nothing with other ranks, as when each rank's own is timed
 
     def __init__(self, settings: Settings, place: Place) -> None:
         require_version("PyTorch", torch.__version__, (2, 4))

@@ -136,9 +136,7 @@ class Exchange:
     """The exchange of gradients between ranks; this class is for a single rank, and does nothing."""
 
     name: str | None = None
-
-    travels_as: Any | None = None
-    """The type in which gradients travel; None: each in its own."""
+    travels_as: Any | None = None  # the type in which gradients travel; None: each in its own
 
     def wrap(self, model: nn.Module) -> nn.Module:
         """Send the weights of rank 0 to all ranks; return the network to train, before it is compiled."""

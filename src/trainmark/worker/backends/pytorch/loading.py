@@ -160,8 +160,7 @@ def as_it_is(batch: Any) -> Any:
     return batch
 
 
-ON_GPU = frozenset({"nvjpeg", "dali-gpu", "dali-gpu-tfrecord"})
-"""Loaders that decode on an NVIDIA GPU."""
+ON_GPU = frozenset({"nvjpeg", "dali-gpu", "dali-gpu-tfrecord"})  # loaders that decode on an NVIDIA GPU
 
 
 def open_loader(settings: ImageSettings, place: Place, device: Any, dtype: Any) -> Feed:

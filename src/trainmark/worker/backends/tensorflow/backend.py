@@ -82,8 +82,7 @@ COMPILERS: dict[str, Compiler] = {
 
 
 FIRST_SCALE = 65536.0
-GROWTH_STEPS = 2000
-"""Steps without an overflow after which the scale is doubled, as in PyTorch and Keras."""
+GROWTH_STEPS = 2000  # steps without an overflow after which the scale is doubled, as in PyTorch and Keras
 
 
 class Momentum:
@@ -271,9 +270,7 @@ class TensorFlowTraining(Training):
 
     ranks: Group
     OBSERVES_COMPILED = True
-
-    parts = 1
-    """How often the model is passed in one step."""
+    parts = 1  # how often the model is passed in one step
 
     def __init__(self, settings: Settings, place: Place) -> None:
         require_version("TensorFlow", tf.__version__, (2, 16))

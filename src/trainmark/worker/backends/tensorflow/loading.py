@@ -68,8 +68,7 @@ def open_numbers(data: Numbered, settings: Settings, place: Place) -> LoadedFeed
     return LoadedFeed(taken(), ready, loader)
 
 
-PREFETCH_BATCHES = 2
-"""Batches that wait to be taken in host memory, the one being put together among them."""
+PREFETCH_BATCHES = 2  # batches that wait to be taken in host memory, the one being put together among them
 
 DECODER = "tf.io.decode_and_crop_jpeg"
 
@@ -216,18 +215,14 @@ def _unusable(source: "Source", settings: ImageSettings, place: Place, batch: in
 
 
 SHARD = re.compile(r"train-\d{5,}-of-(?P<count>\d{5,})")
-FIRST_LABEL = 1
-"""The label of the first class: ImageNet's files keep 0 for "background"."""
-
-OPEN_SHARDS = 16
-"""Shards that are read in turns."""
+FIRST_LABEL = 1  # the label of the first class: ImageNet's files keep 0 for "background"
+OPEN_SHARDS = 16  # shards that are read in turns
 
 READ_AHEAD_BYTES = 1 << 20
 SHUFFLED_RECORDS = 4096
 """Records among which the next one is drawn; the order of the shards is drawn for each epoch besides."""
 
-INDEX_FOLDER = "idx"
-"""Where ``trainmark data index`` puts DALI's index files: a line a record."""
+INDEX_FOLDER = "idx"  # where ``trainmark data index`` puts DALI's index files: a line a record
 
 
 def find_records(settings: ImageSettings) -> "RecordSource":
@@ -361,8 +356,7 @@ class FolderSource:
         return RunError(FAILED, f"the image loader failed: {plain_sentence(error)}")
 
 
-Source = RecordSource | FolderSource
-"""A data set on disk, of ``images`` in an epoch."""
+Source = RecordSource | FolderSource  # a data set on disk, of ``images`` in an epoch
 
 LOADERS: dict[str, Callable[[ImageSettings], Source]] = {
     "native": find_records,
@@ -376,8 +370,7 @@ def find_source(settings: ImageSettings) -> Source:
     return LOADERS[settings.loader](settings)
 
 
-SHUFFLED = 1 << 16
-"""Samples among which the next one is drawn."""
+SHUFFLED = 1 << 16  # samples among which the next one is drawn
 
 SPECIFICATION = {
     name: tf.io.FixedLenFeature((), tf.float32 if name in FLOATS else tf.int64) for name in COLUMNS
@@ -426,5 +419,4 @@ class Examples:
         return used_rows(words, self._source, self._sizes, self._vocabulary)
 
 
-CLICK_READERS = {**READERS, "tfrecord": Examples}
-"""What all frameworks read, and TensorFlow's own."""
+CLICK_READERS = {**READERS, "tfrecord": Examples}  # what all frameworks read, and TensorFlow's own

@@ -134,8 +134,7 @@ def _masked_crc(data: bytes) -> int:
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-BLACK = b"P6 1 1 255\n\0\0\0"
-"""A black picture of one pixel, as a portable pixmap, which DALI reads too."""
+BLACK = b"P6 1 1 255\n\0\0\0"  # a black picture of one pixel, as a portable pixmap, which DALI reads too
 
 MAGIC = (
     b"\xff\xd8", b"\x89PNG", b"BM", b"RIFF", b"II", b"MM", b"\0\0\0\x0cjP", b"\xff\x4f",

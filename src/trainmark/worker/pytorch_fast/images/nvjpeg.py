@@ -37,8 +37,7 @@ STATUS = {
     ARCH_MISMATCH: "not on this GPU", 8: "internal error", 9: "not implemented", 10: "it ends too soon",
 }  # fmt: skip
 
-ALIGNMENT = 256
-"""Bytes, of a picture in its batch's memory."""
+ALIGNMENT = 256  # bytes, of a picture in its batch's memory
 
 
 class _Image(ctypes.Structure):

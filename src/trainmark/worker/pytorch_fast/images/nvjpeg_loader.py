@@ -45,8 +45,7 @@ from .nvjpeg import Decoder
 ROOM = 2**18
 """Bytes of a slot for each image of a part: twice what one of ImageNet has as a file, and about what its crop has."""
 
-NO_MEMORY = 2
-"""Of CUDA's errors."""
+NO_MEMORY = 2  # of CUDA's errors
 
 ENCODED, DECODED, UNREADABLE = 0, 1, 2
 
@@ -339,11 +338,8 @@ class Maker:
         return pixels.to(self._device, non_blocking=True).permute(2, 0, 1)
 
 
-READ_AHEAD = 2
-"""Batches that the processes may have read, or be reading, ahead of the decoders."""
-
-READY = 1
-"""Batches that may wait, made, beside the one that is being made or waits for room among them."""
+READ_AHEAD = 2  # batches that the processes may have read, or be reading, ahead of the decoders
+READY = 1  # batches that may wait, made, beside the one that is being made or waits for room among them
 
 A_PROCESS, MOST_BY_PROCESSES = 0.02, 0.5
 """The share of the pictures that each process decodes, which is 180 of 9 000 a second where one of an H200's processors
