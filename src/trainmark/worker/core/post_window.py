@@ -19,7 +19,7 @@ from .sample_survey import survey_samples
 from .settings import AdamRecipe, Settings
 from .task import Verified
 from .training import Training
-from .update_checks import ROUNDING, WitnessedStep, averaged, check_update, sampled
+from .update_checks import ROUNDING, Arrays, WitnessedStep, averaged, check_update, sampled
 
 SWALLOWED = 4  # roundings that a step may leave unchanged, as momentum may oppose the gradient
 # The steps that a loss scale may skip, a number or a share of all: ten halvings reduce the initial scale of 2**16 to
@@ -47,25 +47,25 @@ def verify(training: Training, settings: Settings) -> Verified:
 
 def _verify(training: Training, settings: Settings) -> Verified:
     task, found = training.task, _check_counts(training, settings)
-    step, batches, observed = _train_steps(training, settings, found)
+    step = _train_steps(training, settings, found)
     found.add(_check_movement(step) if step.moves else Verified({"still": None, "statistics_move": None}))
     update, unexplained = check_update(step)
     found.add(update)
     if not update.doubts:
         found.add(check_decay(training, settings, unexplained))
-    if step.moves and all(batch is not None for batch in batches):
-        found.add(task.rows(settings, batches, step.weights))
+    if step.moves and all(batch is not None for batch in step.batches):
+        found.add(task.rows(settings, step.batches, step.weights))
     found.add(check_digits(step))
     if step.ranks > 1:
         found.data["ranks_agree"] = len(set(training.gather_one(training.digest()))) == 1
         if not found.data["ranks_agree"]:
             found.doubt("ranks-disagree-later", "After one more step the ranks have different parameters.")
-    found.add(task.verify_layers(settings, training.expected(), observed, step.alone))
+    found.add(task.verify_layers(settings, training.expected(), step.observed, step.alone))
     found.not_checked += _unknown_of_update(found.data, settings)
     found.add(check_rates(training, settings))
-    found.add(check_loss(training, settings, batches[-1], step.alone))
+    found.add(check_loss(training, settings, step.batches[-1], step.alone))
     found.add(check_dropout(training, settings))
-    found.add(survey_samples(training, settings, batches))
+    found.add(survey_samples(training, settings, step.batches))
     found.add(check_isolation(training, settings))
     if not settings.synthetic:
         path, known = _check_loader_path(training), {code for code, _ in found.doubts}
@@ -75,22 +75,24 @@ def _verify(training: Training, settings: Settings) -> Verified:
     return found
 
 
-def _train_steps(
-    training: Training, settings: Settings, found: Verified
-) -> tuple[WitnessedStep, tuple[Any, Any], Any]:
-    """Train the two steps, and add to ``found`` whether they had one batch and why there is no own pass.
-
-    Return the second one, the batches of both (numpy, None if they cannot be read), and its layers' observations.
-    """
+def _train_steps(training: Training, settings: Settings, found: Verified) -> WitnessedStep:
+    """Train the two steps, and add to ``found`` whether they had one batch and why there is no own pass."""
     first, second, task = settings.steps, settings.steps + 1, training.task
     rate, before = training.rates[second], training.sampled_weights()
-    may_overflow = _scale_may_overflow(settings) and rate > 0
+    names = [name for name in before if task.is_trainable(name)]
+
+    def is_skipped(one: Arrays, other: Arrays) -> bool:
+        """Return whether the optimizer skipped a step on any rank, as it should where the scaled gradients overflow."""
+        if not (_scale_may_overflow(settings) and rate > 0):
+            return False
+        return any(training.gather_one(_unchanged(one, other).issuperset(names)))
+
     for _ in range(OVERFLOWS):
         batch = training.read_batch()
         training.step(first)
         training.synchronize()
         between = training.sampled_weights()
-        if not (overflowed := may_overflow and _is_skipped(training, before, between)):
+        if not (overflowed := is_skipped(before, between)):
             break
     # After the fetch of the observed step's batch, whose pictures are observed too.
     last_batch = training.read_batch()
@@ -105,14 +107,14 @@ def _train_steps(
     for _ in range(OVERFLOWS):
         alone, failed = _own_pass(training)
         # A pass changes only running statistics.
-        if (alone is not None or failed is not None) and not all(map(task.is_trainable, between)):
+        if (alone is not None or failed is not None) and len(names) < len(between):
             training.load_weights(between)
         last_batch = last_batch if settings.synthetic else training.read_batch()
         moments = training.read_moments()
         observed = training.observed_step(second) or getattr(alone, "layers", None)
         training.synchronize()
         after = training.sampled_weights()
-        if not (skipped := may_overflow and _is_skipped(training, between, after)):
+        if not (skipped := is_skipped(between, after)):
             break
     if failed is not None:
         found.data["own_pass_failed"] = failed
@@ -121,14 +123,9 @@ def _train_steps(
         found.doubt("batch-reused", "Two steps after the window were trained on the same batch.")
     whole = all(np.isfinite(array).all() for array in after.values())
     moves = rate > 0 and training.keeps_fp32_weights() and whole and not (overflowed or skipped)
-    names = [name for name in between if task.is_trainable(name)]
     mean = averaged(training, alone.gradients, names) if moves and alone is not None else None
-    weights, both = (before, between, after), (moments, training.read_moments())
-    return (
-        WitnessedStep(training, settings, rate, weights, both, alone, mean, moves),
-        (batch, last_batch),
-        observed,
-    )
+    weights, both, batches = (before, between, after), (moments, training.read_moments()), (batch, last_batch)
+    return WitnessedStep(training, settings, rate, weights, both, alone, mean, moves, batches, observed)
 
 
 def _unknown_of_update(data: Mapping[str, Any], settings: Settings) -> list[str]:
@@ -194,14 +191,9 @@ def _scale_may_overflow(settings: Settings) -> bool:
     return PRECISIONS[settings.precision].scaled and settings.recipe.loss_scale is None
 
 
-def _is_skipped(training: Training, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Return whether the optimizer skipped a step on any rank, as it should where the scaled gradients overflow."""
-    return any(training.gather_one(_is_without_update(training, before, after)))
-
-
-def _is_without_update(training: Training, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    trainable = [name for name in before if training.task.is_trainable(name)]
-    return all(bool((before[name] == after[name]).all()) for name in trainable)
+def _unchanged(before: Arrays, after: Arrays) -> set[str]:
+    """Return the names of the arrays that a step did not change."""
+    return {name for name in after if bool((before[name] == after[name]).all())}
 
 
 def _own_pass(training: Training) -> tuple[Any, str | None]:
@@ -217,18 +209,18 @@ def _own_pass(training: Training) -> tuple[Any, str | None]:
 
 def _check_movement(step: WitnessedStep) -> Verified:
     """Check that both steps changed statistics and parameters, but those that gradient descent may round away."""
-    training, (before, between, after) = step.training, step.weights
-    is_trainable = training.task.is_trainable
-    pairs = ((before, between), (between, after))
-    unchanged = {name for one, other in pairs for name in other if bool((one[name] == other[name]).all())}
-    still = [name for name in sorted(unchanged) if is_trainable(name) and not _is_rounded_away(step, name)]
-    resting = sorted(name for name in unchanged if not is_trainable(name))
-    have_statistics = len(step.names) < len(before)
+    names, (before, between, after) = step.names, step.weights
+    first, second = _unchanged(before, between), _unchanged(between, after)
+    still = [
+        name for name in sorted((first | second).intersection(names)) if not _is_rounded_away(step, name)
+    ]
+    resting = sorted((first | second).difference(names))
+    have_statistics = len(names) < len(before)
     found = Verified({"still": still[:10], "statistics_move": not resting if have_statistics else None})
-    if any(_is_without_update(training, *pair) for pair in pairs):
+    if first.issuperset(names) or second.issuperset(names):
         found.doubt("step-without-update", "A step after the window changed none of the parameters.")
     elif still:
-        sentence = f"{len(still)} of {len(step.names)} parameters do not change, {still[0]} among them."
+        sentence = f"{len(still)} of {len(names)} parameters do not change, {still[0]} among them."
         found.doubt("parameters-stand-still", sentence)
     if resting:
         found.doubt(
@@ -263,19 +255,18 @@ def check_digits(step: WitnessedStep) -> Verified:
     training, (_, before, after) = step.training, step.weights
     if not training.keeps_fp32_weights():
         return Verified({"narrow": None})
-    arrays = {"weights": {name: _moved(before[name], after[name]) for name in step.names}}
-    moments, _ = step.moments
-    recipe = step.settings.recipe
+    arrays = {f"weights of {name}": _moved(before[name], after[name]) for name in step.names}
+    (moments, _), recipe = step.moments, step.settings.recipe
     betas = [recipe.momentum, recipe.second_momentum] if isinstance(recipe, AdamRecipe) else []
     # Products with betas of few digits, as 0.5 or 0.875, have no more digits than the other number.
     if moments is not None and _last_bits(betas).all():
-        arrays["first moment"] = dict(moments.first)
-        arrays["second moment"] = dict(moments.second)
+        arrays |= {f"first moment of {name}": array for name, array in moments.first.items()}
+        arrays |= {f"second moment of {name}": array for name, array in moments.second.items()}
     expected = training.expected()
     if step.alone is not None and expected.compute_dtype == "float32" and not expected.tf32:
-        arrays["gradient"] = _without_residues(step.alone.gradients)
-    every = ((f"{kind} of {name}", array) for kind, named in arrays.items() for name, array in named.items())
-    narrow = [name for name, array in every if _is_narrow(array)]
+        real = _without_residues(step.alone.gradients)
+        arrays |= {f"gradient of {name}": array for name, array in real.items()}
+    narrow = [name for name, array in arrays.items() if _is_narrow(array)]
     found = Verified({"narrow": narrow[:10]})
     if narrow:
         more = f" and {len(narrow) - 1} more arrays" if len(narrow) > 1 else ""
@@ -284,7 +275,7 @@ def check_digits(step: WitnessedStep) -> Verified:
     return found
 
 
-def _without_residues(gradients: Mapping[str, Any]) -> dict[str, Any]:
+def _without_residues(gradients: Arrays) -> dict[str, Any]:
     """Return the gradients less those that are zero but for rounding: what remains of terms that cancel has few digits.
 
     That of a scale before another batch norm is such a one.

@@ -89,10 +89,8 @@ def in_parts(batch: int, workers: int, tasks: int = 2, least_tasks: int = 1, ahe
     while True:
         least = max(-(-workers * tasks // ahead), 1)
         in_batch = next((parts for parts in range(least, batch + 1) if batch % parts == 0), None)
-        if in_batch is not None:
-            return Parts(workers, tasks, in_batch)
-        if tasks == least_tasks:
-            return Parts(workers, tasks, batch)
+        if in_batch is not None or tasks == least_tasks:
+            return Parts(workers, tasks, in_batch or batch)
         tasks -= 1
 
 
@@ -133,18 +131,17 @@ class Loading(NamedTuple):
 class RankLoading(NamedTuple):
     """One rank's loader, as whole numbers, so that ranks can exchange it.
 
-    ``ahead_thousandths`` of a batch can be in flight. The loader's made samples (or ``UNCOUNTED``) and taken batches
-    are recorded after the first step, at the window's start and at its end. The window waited ``waited_us`` for it.
+    ``made`` samples (or ``UNCOUNTED``) and ``taken`` batches are those after the first step, and at the window's ends.
     """
 
-    ahead_thousandths: int
+    ahead_thousandths: int  # of a batch that can be in flight
     made_at_first: int
     taken_at_first: int
     made_at_begin: int
     taken_at_begin: int
     made_at_end: int
     taken_at_end: int
-    waited_us: int
+    waited_us: int  # by the window for the loader
     window_us: int
     batch: int
     uncounted: int = 0

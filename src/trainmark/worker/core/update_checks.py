@@ -40,7 +40,10 @@ UNSEEN_DECAY, TRUST_OFF = 0.005, 0.02
 OBSERVABLE = 100 * ROUNDING  # a smaller update, in parts of the weights, is too near to rounding
 
 
-def sampled(arrays: Mapping[str, Any], name: str, elements: int = SAMPLED) -> Any:
+Arrays = Mapping[str, Any]  # of numpy, by the shared names
+
+
+def sampled(arrays: Arrays, name: str, elements: int = SAMPLED) -> Any:
     """Return elements of a parameter, the same of every array of its name, in float64."""
     values = np.asarray(arrays[name]).reshape(-1)
     random = np.random.RandomState(zlib.crc32(name.encode()))
@@ -55,22 +58,18 @@ class Unexplained(NamedTuple):
 
 
 class WitnessedStep(NamedTuple):
-    """A step after the window, and all that was read around it; values that could not be read are None.
-
-    ``settings`` are the request, whatever the training has made of it. ``weights`` are those before the step before,
-    between both and after this one, ``moments`` the optimizer's before and after this one; ``alone`` is this rank's own
-    pass of the step's batch, and ``mean`` the sampled elements of the mean of all ranks' gradients. ``moves``: the step
-    changes weights of FP32.
-    """
+    """A step after the window, and all that was read around it; values that could not be read are None."""
 
     training: Training
-    settings: Settings
+    settings: Settings  # the request, whatever the training has made of it
     rate: float
-    weights: tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]
-    moments: tuple[Moments | None, Moments | None]
-    alone: Any
-    mean: Mapping[str, Any] | None
-    moves: bool
+    weights: tuple[Arrays, Arrays, Arrays]  # before the step before, between both, and after this one
+    moments: tuple[Moments | None, Moments | None]  # before and after this one
+    alone: Any  # this rank's own pass of the step's batch
+    mean: Arrays | None  # the sampled elements of the mean of all ranks' gradients
+    moves: bool  # the step changes weights of FP32
+    batches: tuple[Any, Any] = (None, None)  # of the step before and of this one, in numpy
+    observed: Any = None  # the layers' observations
 
     @property
     def names(self) -> list[str]:
@@ -92,7 +91,7 @@ class WitnessedStep(NamedTuple):
         return self.training.task.decay(self.settings, name)
 
 
-def averaged(training: Training, gradients: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+def averaged(training: Training, gradients: Arrays, names: Sequence[str]) -> dict[str, Any]:
     """Return the sampled elements of the gradients' mean over the ranks. All ranks call it."""
     own = np.concatenate([sampled(gradients, name) for name in names])
     mean = np.array(training.mean_over_ranks(own.tolist()))
@@ -295,7 +294,7 @@ def _clip(step: WitnessedStep, recipe: AdamRecipe, factor: float, moments: Momen
 
 
 def _gradients_count(
-    retained: float, mean: Mapping[str, Any], own_of: Mapping[str, Any], moments: Moments, later: Moments
+    retained: float, mean: Arrays, own_of: Arrays, moments: Moments, later: Moments
 ) -> float | None:
     """Return how many times the gradients went into the first moment; None if all are below its rounding.
 
