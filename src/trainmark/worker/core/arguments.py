@@ -16,10 +16,7 @@ NATIVE = "native"  # the collective, and the exchange of gradients, that every f
 
 
 def parse(arguments: Sequence[str], world_size: int) -> Settings:
-    """Return the settings, of the task's type; a flag that cannot be used ends the program with exit code 2.
-
-    ``world_size`` gives the recipe's learning rate its global batch.
-    """
+    """Return the settings, of the task's type; a flag that cannot be used ends the program with exit code 2."""
     parser, task = _parser(arguments)
     given = parser.parse_args(arguments)
     if given.warmup_steps < 1:

@@ -41,16 +41,14 @@ def require_version(framework: str, version: str, oldest: tuple[int, ...]) -> No
 def own_gpu(
     framework: str, requested: str, observed: int, place: Place, environment: Mapping[str, str] = os.environ
 ) -> int | None:
-    """Return this rank's GPU among the ``observed`` visible ones, or None for the CPU; raise if there is no GPU for it.
-
-    Some launchers make only its own GPU visible to each rank; without a sign of this, two ranks must not share one.
-    """
+    """Return this rank's GPU among the ``observed`` visible ones, or None for the CPU; raise if it has none."""
     if requested == "cpu" or (requested == "auto" and not observed):
         return None
     if not observed:
         raise RunError(UNSUPPORTED, f"cuda was requested, but {framework} finds no CUDA device here")
     if place.local_rank < observed:
         return place.local_rank
+    # Some launchers make only its own GPU visible to each rank; without a sign of this, two ranks must not share one.
     if observed == 1 and "CUDA_VISIBLE_DEVICES" in environment:
         return 0
     reason = f"local rank {place.local_rank} has no GPU: {framework} finds {observed} on this node"

@@ -122,7 +122,9 @@ def _train_steps(training: Training, settings: Settings, found: Verified) -> Wit
     if changed is False:
         found.doubt("batch-reused", "Two steps after the window were trained on the same batch.")
     whole = all(np.isfinite(array).all() for array in after.values())
-    moves = rate > 0 and training.keeps_fp32_weights() and whole and not (overflowed or skipped)
+    # A small update of weights of 16 bits is rounded away.
+    is_exact = training.expected().weight_dtype == "float32"
+    moves = rate > 0 and is_exact and whole and not (overflowed or skipped)
     mean = averaged(training, alone.gradients, names) if moves and alone is not None else None
     weights, both, batches = (before, between, after), (moments, training.read_moments()), (batch, last_batch)
     return WitnessedStep(training, settings, rate, weights, both, alone, mean, moves, batches, observed)
@@ -252,8 +254,8 @@ def check_digits(step: WitnessedStep) -> Verified:
     do is no coincidence. Neither the framework's name of the type nor a tolerance takes part. Of the weights some
     elements moved; gradients may have 16 bits if the products have.
     """
-    training, (_, before, after) = step.training, step.weights
-    if not training.keeps_fp32_weights():
+    expected, (_, before, after) = step.training.expected(), step.weights
+    if expected.weight_dtype != "float32":
         return Verified({"narrow": None})
     arrays = {f"weights of {name}": _moved(before[name], after[name]) for name in step.names}
     (moments, _), recipe = step.moments, step.settings.recipe
@@ -262,7 +264,6 @@ def check_digits(step: WitnessedStep) -> Verified:
     if moments is not None and _last_bits(betas).all():
         arrays |= {f"first moment of {name}": array for name, array in moments.first.items()}
         arrays |= {f"second moment of {name}": array for name, array in moments.second.items()}
-    expected = training.expected()
     if step.alone is not None and expected.compute_dtype == "float32" and not expected.tf32:
         real = _without_residues(step.alone.gradients)
         arrays |= {f"gradient of {name}": array for name, array in real.items()}
@@ -276,9 +277,9 @@ def check_digits(step: WitnessedStep) -> Verified:
 
 
 def _without_residues(gradients: Arrays) -> dict[str, Any]:
-    """Return the gradients less those that are zero but for rounding: what remains of terms that cancel has few digits.
+    """Return the gradients less those that are zero but for rounding, as that of a scale before another batch norm.
 
-    That of a scale before another batch norm is such a one.
+    What remains of terms that cancel has few digits.
     """
     flat = {name: np.abs(np.ravel(array)) for name, array in gradients.items()}
     sizes = {name: float(array[np.isfinite(array)].max(initial=0.0)) for name, array in flat.items()}

@@ -77,10 +77,7 @@ def profile_steps(training: Training, settings: Settings) -> dict[str, Any]:
 
 
 def find_peak(training: Training, device: str) -> tuple[float, int] | None:
-    """Return this rank's operations per second, and the size of the matrices that reached them.
-
-    None if the worker has no product, or the device too little memory for it.
-    """
+    """Return this rank's most operations per second, and the size of the matrices; None if no product can be made."""
     best: tuple[float, int] | None = None
     for size in SIZES.get(device, SIZES["cpu"]):
         operations = 2.0 * size**3
@@ -171,10 +168,7 @@ def shares_of(operations: Mapping[str, float], samples_per_s: float, peak: float
 
 
 def time_in_isolation(training: Training, step_s: float) -> dict[str, Any]:
-    """Return ``apart`` of the last event, by rank; empty for a single rank. All ranks must call it.
-
-    ``step_s`` is the mean time of a step, the same number on all ranks.
-    """
+    """Return ``apart`` of the last event, by rank; empty for a single rank. All ranks call it, with one ``step_s``."""
     if training.ranks.place.world_size == 1:
         return {}
     size = 0

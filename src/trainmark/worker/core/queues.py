@@ -207,10 +207,7 @@ def check_decoding(counts: Sequence[int], names: Sequence[str]) -> Verified:
 
 
 def check_queues(ranks: Sequence[RankLoading]) -> Verified:
-    """Report what the ranks' loaders did, and doubt a window whose samples were, or may have been, loaded before it.
-
-    ``produced`` and ``consumed`` are samples in the window; values in flight are in batches. Uncounted values are null.
-    """
+    """Report what the ranks' loaders did, and doubt a window whose samples were, or may have been, loaded before it."""
     if not ranks:
         return Verified({"loading": None})
     first, begin, end = zip(*(rank.in_flight for rank in ranks))

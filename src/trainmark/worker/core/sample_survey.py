@@ -36,10 +36,7 @@ SHARED = 0.5  # the share of the compared samples that two ranks may have in com
 def survey_samples(
     training: Training, settings: Settings, batches: Sequence[Sequence[Any] | None]
 ) -> Verified:
-    """Check the samples of ``batches``, which were trained on after the window, and of more if the data are read.
-
-    All ranks must call it.
-    """
+    """Check the samples of ``batches`` after the window, and of more if the data are read. All ranks must call it."""
     rows, ranks, is_read = settings.batch_per_device, training.ranks.place.world_size, not settings.synthetic
     # An epoch in batches of all ranks.
     epoch = training.epoch_samples / (rows * ranks)

@@ -40,13 +40,11 @@ def floor_of(pieces: Sequence[Piece], operations_per_s: float, bytes_per_s: floa
 
 
 def share_of_floor(floor: Floor | None, step_s: float) -> dict[str, object]:
-    """Return the last event's ``floor``, and its share of the step (``roofline``).
-
-    A share above 1 is possible only with a cache or a measured rate that is too low; then it is null.
-    """
+    """Return the last event's ``floor``, and its share of the step (``roofline``)."""
     if floor is None:
         return {"floor": None, "roofline": None}
     share = floor.step_s / step_s
+    # A share above 1 is possible only with a cache or a measured rate that is too low.
     return {"floor": floor._asdict(), "roofline": share if share <= 1 else None}
 
 
@@ -208,10 +206,7 @@ class Task(Generic[Own]):
         return None
 
     def unrelated(self, _settings: Own, _rank: int) -> tuple[Sequence[Any], Sequence[Any]] | None:
-        """Return two batches (numpy) that differ in parts that nothing counts, so that their losses must be equal.
-
-        Only for settings that are ``isolated``.
-        """
+        """Return two isolated batches (numpy) whose losses must be equal: they differ in parts that nothing counts."""
         return None
 
     def is_lazy(self, _settings: Own, _name: str) -> bool:

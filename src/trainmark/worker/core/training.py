@@ -54,7 +54,7 @@ class Training(Backend):
 
         ``to_batch`` converts the task's numpy arrays to a batch on the device, in the form for the step.
         """
-        self.settings, self.ranks, self.marks, self._to_batch = settings, ranks, marks, to_batch
+        self.settings, self.ranks, self.marks, self.as_batch = settings, ranks, marks, to_batch
         if feed is None:
             synthetic = to_batch(*self.task.synthetic(settings, ranks.place.rank))
             feed = FixedFeed(synthetic, settings.epoch_samples)
@@ -82,7 +82,7 @@ class Training(Backend):
 
     def from_loader(self, batch: Any) -> Any:
         """Return a batch of ``open_numbers``' loader in the form for the step."""
-        return self._to_batch(*batch)
+        return self.as_batch(*batch)
 
     def expected(self) -> Expected:
         """Return the expected observations of the first step."""
@@ -108,10 +108,6 @@ class Training(Backend):
         return tuple(
             array.asnumpy() if hasattr(array, "asnumpy") else np.asarray(array) for array in self.batch
         )
-
-    def keeps_fp32_weights(self) -> bool:
-        """Return whether the weights are of FP32, so that a small update is not rounded away."""
-        return self.expected().weight_dtype == "float32"
 
     def step(self, index: int) -> None:
         """Train on the current batch, then fetch the next one while the device still computes."""
@@ -196,14 +192,10 @@ class Training(Backend):
                 digest.update(weight.tobytes())
         return int.from_bytes(digest.digest(), "big") >> 1
 
-    def as_batch(self, *arrays: Any) -> Any:
-        """Return the task's numpy arrays as a batch on the device."""
-        return self._to_batch(*arrays)
-
     def set_batch(self, *arrays: Any) -> None:
         """Train on this batch from now on: the task's numpy arrays."""
         self.feed.close()
-        self.batch = self._to_batch(*arrays)
+        self.batch = self.as_batch(*arrays)
         self.feed = FixedFeed(self.batch, self.epoch_samples)
 
     def close(self) -> None:

@@ -316,10 +316,7 @@ def _gradients_count(
 def _adaptive_differs(
     step: WitnessedStep, factor: float, rate: float, residual: float, explains: bool
 ) -> str | None:
-    """Return why the update differs; the gradients count ``factor`` times.
-
-    ``explains``: the fitted rate leaves much less unexplained than the requested one.
-    """
+    """Return why the update differs; ``explains``: the fitted rate leaves much less of it than the requested one."""
     off, most_left = EXACT if step.exact else ROUNDED
     if (summed := _summed(step, factor)) is not None:
         return summed

@@ -109,20 +109,18 @@ class Steps(Protocol):
 
 
 class Timeline(NamedTuple):
-    """The times of one rank. ``step_s`` has one entry per step; its first is ``first_step_s``.
-
-    ``compiled_in_window`` is the number of programs compiled in the window, None if unknown. ``loading`` has the states
-    of the loader after the first step, at the window's start and at its end; None without a loader.
-    """
+    """The times of one rank."""
 
     first_step_s: float
-    step_s: list[float]
+    step_s: list[float]  # of every step, the first one too
     window_ns: int
     first_step_at: float
     window_at: float
     compile_s: float | None
-    compiled_in_window: int | None
-    loading: list[Loading] | None = None
+    compiled_in_window: int | None  # programs; None if unknown
+    loading: list[Loading] | None = (
+        None  # after the first step, and at the window's ends; None without a loader
+    )
 
 
 def measure(

@@ -45,6 +45,6 @@ class ClickTraining(DropoutTraining):
 
     def open_loader(self, settings: Any, place: Place) -> Feed | None:
         if settings.loader != NATIVE:
-            return open_feed(settings, place, lambda batch: self._to_batch(*batch), self.readers())
+            return open_feed(settings, place, lambda batch: self.as_batch(*batch), self.readers())
         file = ClickFile(settings.data, settings.vocabulary)
         return self.open_numbers(Numbered(file.samples, file.batch, self.from_loader), settings, place)
