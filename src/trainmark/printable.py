@@ -20,6 +20,11 @@ def significant(value: float, digits: int = 5) -> str:
     return f"{float(rounded):.0f}" if 10**digits <= abs(value) < 1e15 else rounded
 
 
+def rate_text(value: float) -> str:
+    """Return a rate with six digits, or with all before its point if it has more: ``1973413``."""
+    return f"{value:.6g}" if abs(value) < 1e5 else f"{value:.0f}"
+
+
 def counted(number: int, what: str) -> str:
     """Return a number with its noun: ``1 run``, ``2 runs``."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"

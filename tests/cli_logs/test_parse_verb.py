@@ -75,6 +75,21 @@ def test_one_bad_log_gives_exit_code_1_and_the_others_are_still_read(good: Path,
     }
 
 
+def test_explain_prints_the_number_of_the_table(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text("".join(f"iter {at}: loss 1.0, time {248.12:.2f}ms, mfu 44.10%\n" for at in range(60)))
+
+    numbers = {
+        word
+        for words in ((), ("--explain",))
+        for word in _trainmark("parse", log, "--gpus", "1", "--batch", "491520", *words)[1].split()
+        if word.startswith("19")
+    }
+
+    assert len(numbers) == 1
+    assert int(numbers.pop()) == pytest.approx(491520 / 0.24812, abs=0.5)
+
+
 @pytest.mark.parametrize("words", [(), ("--json",)])
 def test_a_folder_without_a_log_is_reported_and_gives_exit_code_1(
     tmp_path: Path, words: tuple[str, ...]

@@ -529,6 +529,8 @@ def test_what_is_missing_is_named_as_a_flag(tmp_path: Path) -> None:
 
     assert row["throughput"] is None
     assert set(row["needs"]) == {"--gpus", "--batch"}
+    (why,) = (one["message"] for one in row["problems"] if one["code"] == "unknown-gpus")
+    assert why.startswith("the records have times but no rates (a step takes 2 s, the median), and neither")
 
 
 @pytest.mark.parametrize(

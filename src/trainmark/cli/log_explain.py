@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainmark.printable import significant
+from trainmark.printable import rate_text
 from trainmark.schema.names import ARRIVALS
 
 if TYPE_CHECKING:
@@ -75,9 +75,9 @@ def explain_lines(
     if log.records.count:
         yield f"  records: {log.records.count}, of which {result.skipped} are skipped as warm-up"
     for witness in result.witnesses:
-        yield f"  by the {witness.name}: {significant(witness.value, 6)} {log.unit} ({witness.how})"
+        yield f"  by the {witness.name}: {rate_text(witness.value)} {log.unit} ({witness.how})"
     if result.value is not None:
-        yield f"  throughput: {significant(result.value, 6)} {log.unit} by the rule {result.rule}"
+        yield f"  throughput: {rate_text(result.value)} {log.unit} by the rule {result.rule}"
         if (
             log.records.count
             and log.records.clock_s is None

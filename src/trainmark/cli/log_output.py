@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any
 
+from trainmark.printable import rate_text
+
 if TYPE_CHECKING:
     from trainmark.logs import Facts, ParsedLog
     from trainmark.logs.format import Format
@@ -198,7 +200,9 @@ def _members(path: str, known: "Format | None", given: "Facts") -> "Iterator[Par
 def _progress_line(row: dict[str, Any], steady: bool | None) -> str:
     pace = {True: "steady", False: "not steady", None: "steadiness unknown"}[steady]
     value = row["throughput"]
-    shown = f"{value:.6g} {row['unit']}, {pace}" if value is not None else f"no rate yet ({row['status']})"
+    shown = (
+        f"{rate_text(value)} {row['unit']}, {pace}" if value is not None else f"no rate yet ({row['status']})"
+    )
     return f"{row['format'] or 'unknown format'}: {row['records']} records, {shown}\n"
 
 
@@ -219,7 +223,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
     value = row["throughput"]
     return [
         *cells,
-        "-" if value is None else f"{value:.6g}" if value < 1e5 else f"{value:.0f}",
+        "-" if value is None else rate_text(value),
         row["unit"] or "-",
         f"needs {' '.join(row['needs'])}" if row["needs"] else row["status"],
     ]

@@ -99,13 +99,22 @@ def scope_factor(log: ParsedLog) -> float:
 
 def global_batch(log: ParsedLog) -> int:
     """Return the samples of one printed step over all devices; raise ``NoNumberError`` if they are unknown."""
-    facts, why = log.facts, "the records have times but no rates"
+    facts = log.facts
     if facts.global_batch is not None and not log.contested & {"gpus", "batch_per_device"}:
         return facts.global_batch
+    why = f"the records have times but no rates{_usual_step(log)}"
     _known(log, why, gpus=facts.gpus, batch_per_device=facts.batch_per_device)
     if log.global_batch is None:
         raise NoNumberError("unknown-batch", f"{why}, and the number of micro-batches per step is unknown")
     return log.global_batch
+
+
+def _usual_step(log: ParsedLog) -> str:
+    """Return the median time of a step of the first records in brackets; empty if they have none."""
+    times = log.records.step_time_s
+    first = np.empty(0) if times is None else times.array(0, min(log.records.count, _BLOCK))
+    usable = first[np.isfinite(first)]
+    return f" (a step takes {np.median(usable):.4g} s, the median)" if len(usable) else ""
 
 
 def scope_problems(log: ParsedLog) -> list[Problem]:
