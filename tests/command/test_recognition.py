@@ -124,6 +124,18 @@ def test_a_script_with_a_common_name_is_named_by_its_project(
         assert program_name(words, recognise(words, here, {"PATH": ""}), here) == name
 
 
+def test_a_script_in_a_folder_above_is_named_by_its_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    here = tmp_path / "nanoGPT" / "runs"
+    here.mkdir(parents=True)
+    (tmp_path / "nanoGPT" / "train.py").touch()
+    words = ["python", "../train.py"]
+
+    assert program_name(words, recognise(words, here, {"PATH": ""}), here) == "nanoGPT"
+
+
 def test_the_program_is_its_script_and_the_sources_next_to_it(tmp_path: Path) -> None:
     for name in (
         "train.py",

@@ -1,10 +1,16 @@
 """What ``trainmark run -- COMMAND`` prints of a case with several runs."""
 
+from pathlib import Path
+
+import pytest
 import sample_results as sample
 
-from trainmark.cli.run_output import _case_lines, _Findings, _heading
+from trainmark.cli.run_output import _case_lines, _Findings, _heading, print_command_results
+from trainmark.cli.suite_input import CommandSuite
+from trainmark.insight import judged
 from trainmark.schema.measurement import About, Suspicion
-from trainmark.schema.results import CaseResult, EndedBy, Expected, Repeats
+from trainmark.schema.results import Advice, CaseResult, EndedBy, Expected, Repeats, Results
+from trainmark.workload import Recognised
 
 NOTHING = _Findings(None, None, None)
 
@@ -92,3 +98,35 @@ def test_a_width_that_was_not_reached_is_printed() -> None:
     assert target(without) == "±5.0% is not reached by 3 runs, of which 2 disturbed: there is no interval"
     assert target(missed.model_copy(update={"ended_by": EndedBy.TARGET})) is None
     assert target(missed.model_copy(update={"target": None})) is None
+
+
+def printed(results: Results, capsys: pytest.CaptureFixture[str], **card: object) -> str:
+    recognised = Recognised(None, None, None, None, None)
+    print_command_results(
+        results, Path("results/x"), CommandSuite(name="x", suite={}, card=card, recognised=recognised)
+    )
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_advice_about_the_suite_names_the_file_of_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    results = judged(sample.one_case())
+    assert results.findings is not None
+    advice = Advice(
+        case=results.cases[0].id, reason="busy", steps=("write `gates: …` in the suite and wait",)
+    )
+    advised = results.model_copy(
+        update={"findings": results.findings.model_copy(update={"advice": (advice,)})}
+    )
+
+    assert "what to do write `gates: …` in results/x/command.yaml and wait" in printed(advised, capsys)
+
+
+def test_a_call_that_was_ended_before_its_first_run_names_the_options_that_end_runs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    stopped = sample.results([(sample.one_case().cases[0].case, ())])
+    advice = "what to do to end each run earlier, add --steps 200 or --seconds 60"
+
+    assert advice in printed(stopped, capsys)
+    assert advice not in printed(stopped, capsys, stop_after={"seconds": 9})
+    assert advice not in printed(sample.one_case(), capsys)

@@ -237,7 +237,8 @@ def print_command_results(results: Results, directory: Path, found: CommandSuite
             folded(f"{label:<{_LABEL}}{text}", _LABEL)
             for label, text in (*_case_lines(case, found_here), *_output(case, directory))
         )
-    lines += (folded(line, _LABEL) for line in advice_of(results, [*_log_advice(results)]))
+    ways = advice_of(results, [*_log_advice(results), *_shorter_runs(results, found)])
+    lines += (folded(line.replace(_IN_SUITE, f"in {directory / COMMAND_SUITE}"), _LABEL) for line in ways)
     assumed = [*found.assumed, *_assumed_of(results)]
     lines += (
         folded(f"{'assumed' if number == 0 else '':<{_LABEL}}{text}", _LABEL)
@@ -251,6 +252,16 @@ def print_command_results(results: Results, directory: Path, found: CommandSuite
         f"{'stored in':<{_LABEL}}{directory}; {COMMAND_SUITE} and {COMMAND_CARD} there can be edited and run again"
     )
     sys.stdout.write("\n".join(lines).lstrip("\n") + "\n")
+
+
+_IN_SUITE = "in the suite"
+"""Where advice sends a reader; a command's suite has a name."""
+
+
+def _shorter_runs(results: Results, found: CommandSuite) -> Iterator[str]:
+    """Yield how to measure a part of each run, if a call was ended before its first run."""
+    if not any(case.runs for case in results.cases) and "stop_after" not in found.card:
+        yield "to end each run earlier, add --steps 200 or --seconds 60 before the '--'"
 
 
 def _heading(case: CaseResult) -> str:

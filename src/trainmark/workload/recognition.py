@@ -111,7 +111,8 @@ def _project_of(script: Path) -> str:
     """Return the name of the nearest folder of a script that names a project; the script's own if there is none."""
     if script.name == "__main__.py":
         return script.parent.name
-    own = takewhile(lambda folder: folder != Path.home() and folder.name, script.absolute().parents)
+    place = Path(os.path.normpath(script.absolute()))
+    own = takewhile(lambda folder: folder != Path.home() and folder.name, place.parents)
     return next((folder.name for folder in own if folder.name not in _COMMON_FOLDERS), script.stem)
 
 
