@@ -266,7 +266,7 @@ def only_failures() -> Results:
 
 def unsupported(reason: str) -> Results:
     """Four cases that cannot run for one reason."""
-    cases = [Case(precision=p, batch_per_device=b) for p in ("fp32", "amp-fp16") for b in (128, 256)]
+    cases = [case_of(precision=p, batch_per_device=b) for p in ("fp32", "amp-fp16") for b in (128, 256)]
     return results([(case, (failed_run(case, Outcome.UNSUPPORTED, reason),)) for case in cases])
 
 
