@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from trainmark.measure.statistics import differences, fingerprint
+from trainmark.measure.pooling import differences, fingerprint
 from trainmark.node.machine import Roots, collect, collect_node
 from trainmark.schema.manifest import (
     AcceleratorFacts,

@@ -4,7 +4,7 @@ import pytest
 from conftest_logs import Reader, sample
 
 from trainmark.logs import Facts, Hints, Severity
-from trainmark.logs.read import merge_facts
+from trainmark.logs.facts import merge_facts
 from trainmark.schema.precision import Precision
 
 _SINGLE = frozenset({Precision.FP32, Precision.TF32})

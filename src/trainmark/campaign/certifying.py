@@ -31,7 +31,7 @@ from trainmark.equivalence import (
 )
 from trainmark.errors import InputError, nearest
 from trainmark.files import extension_folders, write_run_file
-from trainmark.measure.statistics import fingerprint
+from trainmark.measure.pooling import fingerprint
 from trainmark.node import Heartbeat, LocalHost
 from trainmark.placement import device_of
 from trainmark.schema.case import Case, Device, case_of

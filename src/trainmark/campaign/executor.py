@@ -50,8 +50,8 @@ from trainmark.logs import ParsedLog
 from trainmark.logs.events import read_events
 from trainmark.logs.intervals import counts_from_zero, steps_since_restart
 from trainmark.measure.gates import MIN_PERIODS
+from trainmark.measure.pooling import fingerprint, pooling_differences
 from trainmark.measure.ranks import measured_peaks
-from trainmark.measure.statistics import fingerprint, pooling_differences
 from trainmark.node import (
     Heartbeat,
     Host,

@@ -10,7 +10,7 @@ import trainmark
 from trainmark.campaign.executor import require_space
 from trainmark.campaign.resume import collect_run, manifest_in
 from trainmark.execution import ResultDirectory, write_record
-from trainmark.measure.statistics import environment_of
+from trainmark.measure.pooling import environment_of
 from trainmark.node import deferred_signals
 from trainmark.schema.case import Case
 from trainmark.schema.certificate import Certificate

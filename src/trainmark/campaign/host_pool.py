@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from trainmark.campaign.identity import traffic_of, variables_of
 from trainmark.campaign.run_environment import has_labels
-from trainmark.measure.statistics import fingerprint
+from trainmark.measure.pooling import fingerprint
 from trainmark.node import Host, HostError, map_hosts
 from trainmark.schema.case import Case
 from trainmark.schema.manifest import Manifest

@@ -35,14 +35,9 @@ from trainmark.logs.events import RunEvents, read_events
 from trainmark.measure import speedup
 from trainmark.measure.energy import energy_of, gpus_of
 from trainmark.measure.gates import Evidence, apply_drift_gate, cannot_look, check_gates
+from trainmark.measure.pooling import environment_of, fingerprint, require_one_identity, same_hardware
 from trainmark.measure.ranks import rank_times
-from trainmark.measure.statistics import (
-    environment_of,
-    estimate_of,
-    fingerprint,
-    require_one_identity,
-    same_hardware,
-)
+from trainmark.measure.statistics import estimate_of
 from trainmark.node.telemetry_summary import summarise
 from trainmark.schema.case import Case, Device
 from trainmark.schema.certificate import Certificate

@@ -8,8 +8,8 @@ from pathlib import Path
 from trainmark.insight.recipe import recipe_from
 from trainmark.logs import Facts, ParsedLog
 from trainmark.logs.events import HEAD_LINES, RunEvents, read_parameters
-from trainmark.logs.read import TF32_UNKNOWN
-from trainmark.measure.statistics import fingerprint, pooling_differences
+from trainmark.logs.facts import TF32_UNKNOWN
+from trainmark.measure.pooling import fingerprint, pooling_differences
 from trainmark.schema.case import BEST, MAX_BATCH, UNKNOWN, Case
 from trainmark.schema.manifest import Manifest
 from trainmark.schema.measurement import About, Measurement, Suspicion

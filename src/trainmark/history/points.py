@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from statistics import median
 from typing import Any
 
-from trainmark.measure.statistics import machine_kinds
+from trainmark.measure.pooling import machine_kinds
 from trainmark.schema.history import ChangeCause
 from trainmark.schema.manifest import Manifest
 from trainmark.schema.outcome import PartName

@@ -22,9 +22,9 @@ from trainmark.measure.campaigns import (
     ratio_between_campaigns,
 )
 from trainmark.measure.energy import energy_finding
+from trainmark.measure.pooling import differences as manifest_differences
+from trainmark.measure.pooling import pooling_differences, same_hardware
 from trainmark.measure.run_correlation import run_correlation
-from trainmark.measure.statistics import differences as manifest_differences
-from trainmark.measure.statistics import pooling_differences, same_hardware
 from trainmark.schema.case import Case, value_text
 from trainmark.schema.comparison import (
     CampaignVariation,

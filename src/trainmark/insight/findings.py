@@ -17,7 +17,8 @@ from trainmark.documents import parse_yaml
 from trainmark.insight.bound import devices_of, judge_bounds
 from trainmark.measure import ratio
 from trainmark.measure.energy import energy_finding, gpus_of, sampled_gpus
-from trainmark.measure.statistics import MAX_RATE_RATIO, MIN_RUNS_FOR_ORDER_STATISTICS, same_hardware
+from trainmark.measure.pooling import same_hardware
+from trainmark.measure.statistics import MAX_RATE_RATIO, MIN_RUNS_FOR_ORDER_STATISTICS
 from trainmark.schema.case import MAX_BATCH, SYNTHETIC, Case
 from trainmark.schema.energy import EnergyFinding
 from trainmark.schema.manifest import Manifest

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from trainmark.imports import attach
 
 if TYPE_CHECKING:
+    from trainmark.logs.facts import Hints, read_hints
     from trainmark.logs.model import EndState, Facts, Meaning, ParsedLog, Problem, Scope, Severity, Status
-    from trainmark.logs.read import Hints, read_hints, read_log, read_stream
+    from trainmark.logs.read import read_log, read_stream
     from trainmark.logs.transport import find_logs
 
 
@@ -42,7 +43,8 @@ __getattr__ = attach(
             "Severity",
             "Status",
         ),
-        ".read": ("Hints", "read_hints", "read_log", "read_stream"),
+        ".facts": ("Hints", "read_hints"),
+        ".read": ("read_log", "read_stream"),
         ".transport": ("find_logs",),
     },
 )

@@ -33,7 +33,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
 
 from trainmark.errors import InputError, TrainmarkError
-from trainmark.measure.statistics import fingerprint, require_different_runs, require_one_identity
+from trainmark.measure.pooling import fingerprint, require_different_runs, require_one_identity
 from trainmark.schema.case import Case
 from trainmark.schema.certificate import Certificate
 from trainmark.schema.manifest import Manifest

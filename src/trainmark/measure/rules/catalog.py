@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from trainmark.errors import InputError, nearest
+from trainmark.logs.facts import is_of_sequences
 from trainmark.logs.format import Format
 from trainmark.logs.intervals import Intervals, first_interval, intervals, measure_timing
 from trainmark.logs.model import (
@@ -32,7 +33,6 @@ from trainmark.logs.model import (
     differences,
     median,
 )
-from trainmark.logs.read import is_of_sequences
 from trainmark.measure.rules.model import Rule, RuleKind, RuleResult
 from trainmark.measure.rules.row import utilisation_problems
 from trainmark.measure.rules.series import (

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trainmark.errors import InputError
+from trainmark.logs.facts import read_hints
 from trainmark.logs.model import Facts, ParsedLog, Problem, Severity, Status, same_device
-from trainmark.logs.read import read_hints
 from trainmark.measure.rules.catalog import measure_log, rules_for
 from trainmark.measure.rules.dlperf import BASELINE, PlacementSummary, no_speedup, summarise, two_decimals
 from trainmark.measure.rules.model import Rule, RuleKind, RuleResult

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from trainmark.errors import InputError
+from trainmark.logs.facts import TF32_UNKNOWN, read_hints
 from trainmark.logs.model import ParsedLog
-from trainmark.logs.read import TF32_UNKNOWN, read_hints
+from trainmark.measure.pooling import machine_kinds
 from trainmark.measure.rules.model import RuleResult
 from trainmark.measure.rules.tree import PlacementRow
-from trainmark.measure.statistics import machine_kinds
 from trainmark.report.context import by_unit
 from trainmark.report.exchange.rows import SpeedRow
 from trainmark.schema.case import Case, axes_of

@@ -9,8 +9,8 @@ from collections.abc import Hashable, Iterable
 from statistics import fmean, median
 
 from trainmark.errors import InputError
+from trainmark.measure.pooling import same_kinds
 from trainmark.measure.rules import no_speedup
-from trainmark.measure.statistics import same_kinds
 from trainmark.report.exchange.rows import SpeedRow
 
 BASELINE = "1n1g"
