@@ -148,6 +148,9 @@ def _write_renumbered(path: Path, format_name: str, lines: list[bytes], size: in
     ]
     records = [number for number, match in enumerate(matched) if match]
     first, last = (records[0], records[-1] + 1) if records else (len(lines) // 2, len(lines) - 2)
+    final = matched[records[-1]] if records else None
+    if final is not None and known.records and _counter_of(final) == "consumed":
+        steps = int(final["consumed"])
     with path.open("wb") as file:
         file.write(b"".join(line + b"\n" for line in lines[:first]))
         for turn in range(1 << 30):
@@ -162,8 +165,9 @@ def _write_renumbered(path: Path, format_name: str, lines: list[bytes], size: in
 
 
 def _counter_of(match: re.Match[bytes]) -> str | None:
-    """Return the group with the counter of a record: its step, or its epoch if it has no step."""
-    return next((name for name in ("step", "epoch") if match.groupdict().get(name) is not None), None)
+    """Return the group with the counter of a record: its step, its epoch or the work done, the first that it has."""
+    counters = ("step", "epoch", "consumed")
+    return next((name for name in counters if match.groupdict().get(name) is not None), None)
 
 
 def _later(line: bytes, match: re.Match[bytes], by: int) -> bytes:

@@ -248,6 +248,63 @@ def test_a_program_can_print_rates_in_several_units(read: Reader) -> None:
     assert (samples.format, samples.unit) == ("composer", "samples/s")
 
 
+_MEGATRON = (
+    " [2026-05-14 09:{minute:02}:00] iteration {at:8}/     500 | consumed samples: {samples:12} | elapsed time per "
+    "iteration (ms): {ms:.1f} | learning rate: 1.5E-04 | global batch size:   128 | lm loss: 2.3E+00 | loss scale: 1.0"
+    " | grad norm: 1.2 | number of skipped iterations:   0 | number of nan iterations:   0 |\n"
+)
+
+
+@pytest.mark.parametrize(("first", "skipped"), [(10, 1), (20, 0)])
+def test_a_first_line_about_the_warm_up_is_left_out_though_the_settings_are_missing(
+    read: Reader, first: int, skipped: int
+) -> None:
+    text = "".join(
+        _MEGATRON.format(minute=at // 10, at=at, samples=128 * at, ms=6000.0 if at > 10 else 9000.0)
+        for at in range(first, 200, 10)
+    )
+
+    result = measure_log(read(text))
+
+    assert (result.value, result.skipped) == (pytest.approx(128 / 6), skipped)
+
+
+def _trainer(start: str, steps: int, more: str = "") -> str:
+    bars = (f"  {at}%|#   | {at}/300 [{at // 60:02}:{at % 60:02}<02:00,  1.00s/it]\n" for at in range(steps))
+    return f"{start}\n  Total train batch size (w. parallel, distributed & accumulation) = 16\n" + (
+        f"  Total optimization steps = 300\n{''.join(bars)}{more}"
+    )
+
+
+@pytest.mark.parametrize(
+    "start", ["***** Running training *****", "Unsloth - 2x faster free finetuning | Num GPUs"]
+)
+@pytest.mark.parametrize("length", [1, 3000])
+def test_a_trainer_that_starts_twice_is_in_doubt(read: Reader, start: str, length: int) -> None:
+    codes = {problem.code for problem in read(_trainer(start, 200)).problems}
+    log = read("".join([_trainer(start, 90), "some output\n" * 200 * length, _trainer(start, 200)]))
+
+    assert "several-runs" not in codes
+    assert "several-runs" in {problem.code for problem in log.problems}
+
+
+def test_a_trainers_attempts_and_the_starts_of_its_processes_are_one_run(read: Reader) -> None:
+    start = "***** Running training *****"
+    attempt = _trainer(start, 2, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n")
+
+    for before in (attempt, _trainer(start, 1)):
+        codes = {problem.code for problem in read(before + _trainer(start, 200)).problems}
+        assert "several-runs" not in codes
+
+
+def test_work_that_begins_anew_shows_a_second_run(read: Reader) -> None:
+    line = "{{'loss': 1.2, 'tokens/train_per_sec_per_gpu': 2000.0, 'tokens/trainable': {}, 'epoch': 0.02}}\n"
+    text = "world_size: 4\n" + "".join(line.format(8000 * at) for at in range(1, 50))
+
+    assert read(text).status is Status.OK
+    assert read(text + text).status is Status.INVALID
+
+
 _COMPOSER = (
     "[batch={at}/900]:\n\t Train time/batch: {before}\n\t Train throughput/samples_per_sec: 32.5\n"
     "\t Train throughput/tokens_per_sec: 66560.0\n"

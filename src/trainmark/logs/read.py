@@ -347,7 +347,7 @@ def _ending(
         sentence = "the loss of at least one record is NaN or infinite: the training diverged"
         problems.append(Problem("loss-not-finite", sentence))
     # An excerpt from the middle of a run has no warm-up.
-    is_excerpt = bool(start) and _first(read.records.step) > known.warmup_steps
+    is_excerpt = bool(start) and _first_covered(read) > known.warmup_steps
     return _Ending(status, end_state, figures, 0 if is_excerpt else known.warmup_steps, problems)
 
 
@@ -412,6 +412,11 @@ def _meaning(known: Format, pattern: int) -> Meaning:
 
 def _first(column: Column | None) -> float:
     return float(column.array(0, 1)[0]) if column is not None and len(column) else 0.0
+
+
+def _first_covered(read: Read) -> float:
+    """Return the step at which the first record begins: a line may be about all steps since the line before."""
+    return _first(read.records.step) - read.counters.interval + 1
 
 
 def _first_step(records: Records) -> int | None:

@@ -273,7 +273,7 @@ class Counters(NamedTuple):
 def count(records: Records) -> Counters:
     """Return the numbering of ``records`` (of one rank, in the order of the log)."""
     if records.step is None and records.epoch is None:
-        return Counters()
+        return Counters(starts=_starts_of_work(records))
     interval = _interval(records)
     repeated = backwards = position = 0
     first = high = -np.inf
@@ -317,6 +317,20 @@ def count(records: Records) -> Counters:
     elif starts:
         copies = 1
     return Counters(interval, repeated, backwards, copies, tuple(starts))
+
+
+def _starts_of_work(records: Records) -> tuple[int, ...]:
+    """Return the positions at which the work since the start of a run falls back to at most its first value."""
+    if records.consumed is None:
+        return ()
+    found: list[int] = []
+    position, last, first = 0, 0.0, float(records.consumed.array(0, 1)[0])
+    for values in records.consumed.blocks():
+        before = np.concatenate(([last], values[:-1]))
+        # Ranks may print lines of one step in turn.
+        found += (position + np.flatnonzero((values <= first) & (before > 2 * first))).tolist()
+        position, last = position + len(values), float(values[-1])
+    return tuple(found)
 
 
 def first_of_each(records: Records) -> Records:

@@ -26,6 +26,7 @@ from trainmark.logs.fields import extract as extract_fields
 from trainmark.logs.format import Format, LogContext, search_integer, search_word
 from trainmark.logs.model import (
     PARTIAL_BATCHES,
+    SEVERAL_RUNS,
     EndState,
     Facts,
     Floats,
@@ -49,6 +50,9 @@ _TOTAL_BATCH = (
     rb" = ([\d,]+)\s"
 )
 
+_START = re.compile(rb"\*{5} Running training \*{5}|Unsloth - 2x faster free finetuning")
+_TRAINED = re.compile(rb"^ *\{'loss': |\| [1-9]\d{0,11}/\d{1,12} \[\d", re.MULTILINE)
+"""A line or a bar of a step that is done."""
 _STEPS = rb"Total (?:optimization )?steps = ([\d,]+)\s"
 _BAR_WARMUP = 5
 """First steps that the bar's time leaves out if as many follow."""
@@ -135,7 +139,9 @@ def doubts(context: LogContext) -> tuple[Problem, ...]:
         found.append(
             Problem("loss-not-finite", "the gradient is NaN in the last lines: the training diverged")
         )
-    if _resumed(context, summary, bars):
+    if not _resumed(context, summary, bars):
+        found += _earlier_trainings(context)
+    else:
         found.append(
             _about_resumed(_rate_by_steps(context, summary, bars), _rate_by_epochs(context, summary, bars))
         )
@@ -332,7 +338,19 @@ def _done(context: LogContext, summary: dict[str, float], bars: list[_Bar]) -> f
 
 def _last_training(text: bytes) -> bytes:
     """Return ``text`` from the last start of training: an attempt that ran out of memory may precede it."""
-    return text[max(text.rfind(b"***** Running training *****"), 0) :]
+    return text[max((start.start() for start in _START.finditer(text)), default=0) :]
+
+
+def _earlier_trainings(context: LogContext) -> Iterator[Problem]:
+    """Yield a doubt if the last training is not the only one with steps, apart from attempts out of memory.
+
+    Each process may print the start of the same training. A start between the log's head and tail follows its steps.
+    """
+    parts = _START.split(context.text)
+    trained = [part for part in parts[1:-1] if _TRAINED.search(part) and b"out of memory" not in part]
+    if trained or len(_START.findall(context.notes)) >= len(parts):
+        sentence = "the training starts more than once: the number is that of the last run; split the file"
+        yield Problem(SEVERAL_RUNS, sentence)
 
 
 def _resumed(context: LogContext, summary: dict[str, float], bars: list[_Bar]) -> bool:
@@ -411,7 +429,7 @@ _OF_BOTH = Format(
     mark=_UNTITLED_BAR,
     facts=facts,
     end_state=end_state,
-    notes=re.compile(rb"'eval_runtime': [^\s}]+[\s}]"),
+    notes=re.compile(rb"'eval_runtime': [^\s}]+[\s}]|" + _START.pattern),
     header=re.compile(rb"Running training|loss"),
 )
 """What the format of the summary and that of the arrivals have in common; the mark is that of the arrivals."""
