@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
         os.environ["OMP_NUM_THREADS"] = str(settings.threads)
     failures: Sequence[Known] = ()
     events: EventWriter | None = None
-    opened: list[Training] = []
+    training: Training | None = None
     ending = threading.Lock()
 
     def end(stopped: RunError) -> None:
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str]) -> int:
 
     _let_threads_end_the_run(end)
     try:
-        events = _open_events(settings.events) if place.rank == 0 else None
+        events = _open_events(settings.events) if place.rank == 0 else EventWriter(None)
         framework = import_backend(settings.framework)
         failures = framework.FAILURES
         trainer = import_trainer(settings.framework, settings.task)
@@ -84,10 +84,15 @@ def main(arguments: Sequence[str]) -> int:
             ("exchange of gradients", settings.gradients, "GRADIENTS"),
         ):
             one_of(settings.framework, axis, name, getattr(framework, attribute, (NATIVE,)))
-        if settings.equivalence is None:
-            _run(settings, place, trainer, events, opened.append)
+        more = 0 if settings.equivalence else settings.profile or steps_after_window(settings)
+        witnesses = 0 if settings.profile else more
+        whole = replace(settings, steps=settings.steps + more, witness_steps=witnesses)
+        training = trainer.open_training(whole, place)
+        if settings.equivalence:
+            _observe(training, settings, events)
         else:
-            _observe(trainer.open_training(settings, place), settings, events)
+            _run(training, settings, events)
+        training.close()
     except Exception as error:
         # torch raises in a handler of its own when one of its loader processes ends: not while the outcome is written.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -95,7 +100,7 @@ def main(arguments: Sequence[str]) -> int:
         if stopped is None:
             traceback.print_exc()
             stopped = RunError(FAILED, first_sentence(error))
-        end(_with_peak(stopped, opened[0]) if stopped.outcome == OOM and opened else stopped)
+        end(stopped if training is None or stopped.outcome != OOM else _with_peak(stopped, training))
     return 0
 
 
@@ -124,43 +129,29 @@ def _let_threads_end_the_run(end: Callable[[RunError], None]) -> None:
     threading.excepthook = end_by
 
 
-def _run(
-    settings: Settings,
-    place: Place,
-    trainer: Any,
-    events: EventWriter | None,
-    opened: Callable[[Training], None],
-) -> None:
-    more = settings.profile or steps_after_window(settings)
-    whole = replace(settings, steps=settings.steps + more, witness_steps=0 if settings.profile else more)
-    training: Training = trainer.open_training(whole, place)
-    opened(training)
-    task, measured_steps = training.task, settings.steps - settings.warmup_steps
+def _run(training: Training, settings: Settings, events: EventWriter) -> None:
+    task, place, measured_steps = training.task, training.ranks.place, settings.steps - settings.warmup_steps
 
     def after_first_step() -> None:
         actual = training.actual()
-        if events is not None:
-            events.write(PARAMETER, report.parameters(settings, task, place, training.describe(), actual))
+        events.write(PARAMETER, report.parameters(settings, task, place, training.describe(), actual))
 
     def beat(done: int) -> None:
         print(f"step {done}/{settings.steps}", flush=True)
 
-    if events is not None:
+    if place.rank == 0:
         print("first step", flush=True)
-    heartbeat = beat if events is not None else None
+    heartbeat = beat if place.rank == 0 else None
     timeline = measure(training, settings.steps, settings.warmup_steps, after_first_step, heartbeat)
     if settings.profile:
-        profile = profile_steps(training, settings)
-        if events is not None:
-            plain_s = timeline.window_ns / 1e9 / measured_steps
-            events.write([], {"outcome": "ok", "profile": {**profile, "plain_step_s": plain_s}})
-        training.close()
+        plain_s = timeline.window_ns / 1e9 / measured_steps
+        profile = {**profile_steps(training, settings), "plain_step_s": plain_s}
+        events.write([], {"outcome": "ok", "profile": profile})
         return
     losses = training.losses()[: settings.steps]
     totals, work, found = _gathered(training, settings, timeline)
-    if events is not None:
-        waits, epoch, batch = training.data_waits_s, training.epoch_samples, training.global_batch
-        events.write_all(report.step_events(settings, timeline, losses, waits, epoch, batch))
+    waits, epoch, batch = training.data_waits_s, training.epoch_samples, training.global_batch
+    events.write_all(report.step_events(settings, timeline, losses, waits, epoch, batch))
     # Imported here: its numpy would start its threads before ``OMP_NUM_THREADS`` is set.
     from .post_window import verify
 
@@ -168,11 +159,9 @@ def _run(
     window_s = max(rank.window_ns for rank in totals) / 1e9
     share = share_of_peak(training, settings, sum(rank.samples for rank in totals) / window_s)
     isolated = time_in_isolation(training, window_s / measured_steps)
-    if events is not None:
-        memory_of = training.facts().peak_memory_of
-        found.add(Verified({"after_window": verified.data, **share, **isolated}, verified.doubts))
-        events.write([], report.summary(settings, task, timeline, totals, losses, memory_of, found, work))
-    training.close()
+    found.add(Verified({"after_window": verified.data, **share, **isolated}, verified.doubts))
+    memory_of = training.facts().peak_memory_of
+    events.write([], report.summary(settings, task, timeline, totals, losses, memory_of, found, work))
 
 
 def _gathered(
@@ -205,17 +194,15 @@ def _gathered(
     return totals, dict(zip(counted, counts)), found
 
 
-def _observe(training: Training, settings: Settings, events: EventWriter | None) -> None:
+def _observe(training: Training, settings: Settings, events: EventWriter) -> None:
     from .equivalence import observe_training
 
     try:
         observed = observe_training(training, settings)
     except (OSError, ValueError) as error:
         raise RunError(FAILED, f"the equivalence input cannot be used: {first_sentence(error)}") from error
-    if events is not None:
-        events.write(PARAMETER, {**training.describe(), "actual": training.actual()})
-        events.write([], {"outcome": "ok", "equivalence": observed})
-    training.close()
+    events.write(PARAMETER, {**training.describe(), "actual": training.actual()})
+    events.write([], {"outcome": "ok", "equivalence": observed})
 
 
 def _open_events(path: str | None) -> EventWriter:
@@ -245,7 +232,7 @@ def _say(stopped: RunError, settings: Settings, place: Place, events: EventWrite
         data["peak_memory_bytes"] = stopped.peak_memory_bytes
     of = f"trainmark-worker: rank {place.rank}:"
     try:
-        if events is None and place.rank > 0 and settings.events is not None:
+        if place.rank > 0 and settings.events is not None:
             events = _open_events(f"{settings.events}.rank{place.rank}")
         if events is not None:
             events.write([], data)

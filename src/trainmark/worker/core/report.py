@@ -28,9 +28,9 @@ Event = tuple[Step, Mapping[str, Any], float]  # its step, its data and the Unix
 
 
 class EventWriter:
-    """Writes events to an open text stream, each flushed as soon as it is written."""
+    """Writes events to an open text stream, each flushed as soon as it is written; drops them without a stream."""
 
-    def __init__(self, stream: IO[str], started_at: float | None = None) -> None:
+    def __init__(self, stream: IO[str] | None, started_at: float | None = None) -> None:
         """Take the stream, and the Unix time from which ``elapsedtime`` counts (now, if not given)."""
         self._stream = stream
         self._started_at = time.time() if started_at is None else started_at
@@ -41,6 +41,8 @@ class EventWriter:
 
     def write_all(self, events: list[Event]) -> None:
         """Write many events with one flush."""
+        if self._stream is None:
+            return
         for step, data, at in events:
             line = {
                 "timestamp": str(at),
