@@ -33,22 +33,13 @@ def load_package() -> None:
     )
     assert spec is not None
     assert spec.loader is not None
-    package = importlib.util.module_from_spec(spec)
-    sys.modules[PACKAGE] = package
+    sys.modules[PACKAGE] = package = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(package)
 
 
-def keep_bytecode() -> None:
-    """Store compiled modules in the folder for them where Python writes none beside the sources.
-
-    A container's image often sets ``PYTHONDONTWRITEBYTECODE``; each run would then compile the framework's sources.
-    """
-    folder = os.environ.get(BYTECODE)
-    if folder and sys.dont_write_bytecode:
-        sys.dont_write_bytecode, sys.pycache_prefix = False, folder
-
-
-keep_bytecode()
+# A container's image often sets ``PYTHONDONTWRITEBYTECODE``; each run would then compile the framework's sources.
+if sys.dont_write_bytecode and os.environ.get(BYTECODE):
+    sys.dont_write_bytecode, sys.pycache_prefix = False, os.environ[BYTECODE]
 load_package()
 
 if __name__ == "__mp_main__":

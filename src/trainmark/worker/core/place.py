@@ -60,9 +60,12 @@ def place_from(environment: Mapping[str, str] = os.environ) -> Place:
     Without ``WORLD_SIZE`` its place is what OpenMPI's ``OMPI_COMM_WORLD_RANK``, … say, and without these it is alone.
     Raises ValueError, naming the variable, when a launcher set only some of them or a value is no number.
     """
-    environment = _with_openmpi(environment)
     if "WORLD_SIZE" not in environment:
-        return Place(0, 1, 0, 1, address=None, port=None)
+        if int(environment.get("OMPI_COMM_WORLD_SIZE", "1")) < 2:
+            return Place(0, 1, 0, 1, address=None, port=None)
+        names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+        own = {name: environment["OMPI_COMM_WORLD_" + name.replace("WORLD_SIZE", "SIZE")] for name in names}
+        environment = {**environment, **own}
     missing = [name for name in ("RANK", "MASTER_ADDR", "MASTER_PORT") if name not in environment]
     if missing:
         raise ValueError(f"WORLD_SIZE is set, but {', '.join(missing)} is not; set all of them or none")
@@ -76,15 +79,6 @@ def place_from(environment: Mapping[str, str] = os.environ) -> Place:
         raise ValueError(f"{named}, but WORLD_SIZE is {world_size}")
     local_rank, port = _number(environment, "LOCAL_RANK", rank), _number(environment, "MASTER_PORT")
     return Place(rank, world_size, local_rank, of_node, environment["MASTER_ADDR"], port, nodes)
-
-
-def _with_openmpi(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the environment with what OpenMPI says in the names of torchrun."""
-    if "WORLD_SIZE" in environment or int(environment.get("OMPI_COMM_WORLD_SIZE", "1")) < 2:
-        return environment
-    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
-    own = {name: environment["OMPI_COMM_WORLD_" + name.replace("WORLD_SIZE", "SIZE")] for name in names}
-    return {**environment, **own}
 
 
 def _number(environment: Mapping[str, str], name: str, default: int | None = None) -> int:

@@ -55,8 +55,13 @@ def check_loss(training: Training, settings: Settings, batch: Sequence[Any] | No
         found.data.update(loss=None, loss_asked=None, targets_in_loss=None)
         return found
     expected = training.expected()
-    limits = EXACT if expected.compute_dtype == "float32" and not expected.tf32 else ROUNDED
-    reason = _differs(taken, plain, limits)
+    is_exact = expected.compute_dtype == "float32" and not expected.tf32
+    allowed, noticed, allowed_of_gradient = EXACT if is_exact else ROUNDED
+    off, scale = abs(taken - plain.loss), max(abs(plain.loss), 1e-3)
+    reason = f"it is off by {off / scale:.2g}" if off > scale * allowed else None
+    explaining = [mistake for mistake, loss in plain.mistakes.items() if abs(taken - loss) < NOTICED * off]
+    if explaining and off > scale * noticed:
+        reason = explaining[0]
     if reason is not None:
         found.doubt(
             "loss-differs",
@@ -68,20 +73,10 @@ def check_loss(training: Training, settings: Settings, batch: Sequence[Any] | No
         gradient = plain.gradients[name]
         off = np.asarray(alone.gradients[name], np.float64).reshape(gradient.shape) - gradient
         part = float(np.linalg.norm(off) / (np.linalg.norm(gradient) or 1.0))
-        if part > limits[2]:
+        if part > allowed_of_gradient:
             of = "from that of the recipe's loss on the same batch"
             found.doubt("loss-differs", f"The gradient of {name} is off by {part:.0%} {of}.")
     return found
-
-
-def _differs(taken: float, plain: PlainLoss, limits: tuple[float, float, float]) -> str | None:
-    """Return why the loss of a step differs from the formula's, or None."""
-    off, scale = abs(taken - plain.loss), max(abs(plain.loss), 1e-3)
-    allowed, noticed, _ = limits
-    for mistake, loss in plain.mistakes.items():
-        if off > scale * noticed and abs(taken - loss) < NOTICED * off:
-            return mistake
-    return f"it is off by {off / scale:.2g}" if off > scale * allowed else None
 
 
 def check_dropout(training: Training, settings: Settings) -> Verified:

@@ -334,20 +334,28 @@ def _trusted(
 ) -> tuple[dict[str, float], float | None, str | None]:
     """Return the trust ratios, how far the worst is off, in parts, and the reason for a doubt, if there is one.
 
-    Of the drawn elements of each parameter, what of the direction it moved by is compared with its ratio.
+    LAMB multiplies the direction of a whole parameter that decays by its ratio: You et al.,
+    https://arxiv.org/abs/1904.00962; it is 1 of what does not decay, as in the authors' program. It is compared with
+    what of the direction the drawn elements of the parameter moved by.
     """
     _, before, after = step.weights
     ratios: dict[str, float] = {}
     factors: dict[str, float] = {}
     for name in step.names:
-        decay, weights = step.decay(name), sampled(before, name)
-        ratios[name] = _trust_ratio(before[name], later, name, decay, recipe)
-        moved = weights - sampled(after, name)
-        if not decay or not _size(moved) > OBSERVABLE * _size(weights):
+        decay, ratios[name] = step.decay(name), 1.0
+        if not decay:
             continue
-        moments = sampled(later.first, name), sampled(later.second, name)
-        term = direction_of(*moments, later.steps, recipe) + decay * weights
-        factors[name] = float(moved @ term) / float(term @ term) / step.rate if term.any() else 0.0
+        arrays = (values[name] for values in (before, later.first, later.second))
+        own, first, second = (np.asarray(array, np.float32).ravel() for array in arrays)
+        direction = direction_of(first, second, later.steps, recipe) + np.float32(decay) * own
+        norms = float(np.linalg.norm(own)), float(np.linalg.norm(direction))
+        if all(norms):
+            ratios[name] = norms[0] / norms[1]
+        weights, moments = sampled(before, name), (sampled(later.first, name), sampled(later.second, name))
+        moved = weights - sampled(after, name)
+        if _size(moved) > OBSERVABLE * _size(weights):
+            term = direction_of(*moments, later.steps, recipe) + decay * weights
+            factors[name] = float(moved @ term) / float(term @ term) / step.rate if term.any() else 0.0
     if not factors:
         return ratios, None, None
     offs = {name: abs(factor / ratios[name] - 1) for name, factor in factors.items()}
@@ -358,20 +366,6 @@ def _trusted(
         f"{factors[worst]:.3g} and not {ratios[worst]:.3g} in {worst}"
     )
     return ratios, offs[worst], reason if wrong else None
-
-
-def _trust_ratio(weights: Any, moments: Moments, name: str, decay: float, recipe: AdamRecipe) -> float:
-    """Return by what LAMB multiplies the direction of a whole parameter, from the ``moments`` after the step.
-
-    You et al., https://arxiv.org/abs/1904.00962; 1 of what does not decay, as in the authors' program.
-    """
-    if not decay:
-        return 1.0
-    both = moments.first[name], moments.second[name]
-    own, first, second = (np.asarray(values, np.float32).ravel() for values in (weights, *both))
-    direction = direction_of(first, second, moments.steps, recipe) + np.float32(decay) * own
-    norms = float(np.linalg.norm(own)), float(np.linalg.norm(direction))
-    return norms[0] / norms[1] if all(norms) else 1.0
 
 
 def _size(values: Any) -> float:
