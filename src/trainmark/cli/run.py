@@ -1,12 +1,10 @@
 """``trainmark run``: measure a suite."""
 
 import os
-import re
 import shlex
-import shutil
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,13 +16,12 @@ import typer.core
 
 from trainmark.cli.main import INTERRUPTED
 from trainmark.errors import InputError, nearest
-from trainmark.printable import counted
 
 if TYPE_CHECKING:
     from trainmark.campaign import CampaignEnding
     from trainmark.cli.suite_input import CommandSuite
     from trainmark.report import Language
-    from trainmark.schema.results import CaseResult, Results
+    from trainmark.schema.results import Results
     from trainmark.schema.suite import Suite
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -32,8 +29,6 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 _WORDS = "trainmark.command"
 """The key in the context's ``meta`` of the words after ``--``."""
 _UsageError: Any = typer.BadParameter.__base__
-_STARTED_BY = {".py": "python", ".sh": "bash"}
-_BEFORE_A_COMMAND = "put '--' before a command: trainmark run -- python train.py"
 
 
 class WithCommand(typer.core.TyperCommand):
@@ -49,7 +44,9 @@ class WithCommand(typer.core.TyperCommand):
             return super().parse_args(ctx, args)
         except _UsageError as error:
             if "unexpected extra argument" in error.message:
-                error.message += f"; {_BEFORE_A_COMMAND}"
+                from trainmark.cli.suite_input import BEFORE_A_COMMAND
+
+                error.message += f"; {BEFORE_A_COMMAND}"
             raise
 
 
@@ -279,7 +276,17 @@ def run(
     of memory, failed, unsupported, ...), or its work is in doubt (not the requested work, or guessed); the last line
     names the case. 2: the suite or the directory cannot be used. With --against, 1: the command is slower.
     """
-    from trainmark.cli.suite_input import read_suite
+    from trainmark.cli.suite_input import (
+        CommandOptions,
+        check_program,
+        command_suite,
+        count_hosts,
+        default_directory,
+        hosts_of,
+        nodes_of,
+        read_suite,
+        refuse_command,
+    )
     from trainmark.report import Language
 
     if lang not in set(Language):
@@ -295,18 +302,10 @@ def run(
     )
     if words is None:
         assert suite is not None
-        _check_no_command(suite)
+        refuse_command(suite)
         resolved = read_suite(suite)
         call.measure(resolved, out or Path("results") / resolved.name, ("trainmark", "run", str(suite)))
         return
-    from trainmark.cli.suite_input import (
-        CommandOptions,
-        command_suite,
-        default_directory,
-        hosts_of,
-        nodes_of,
-    )
-
     given = CommandOptions(
         name=name,
         vary=vary or (),
@@ -337,47 +336,12 @@ def run(
     if any(option is not None for option in pair):
         raise InputError("--block-seconds, --rounds and --seed are for --against")
     call = replace(call, hosts=hosts or hosts_of(words, given, os.environ))
-    given = replace(given, nodes=nodes_of(words, given, _count_hosts(call.hosts, engine)))
+    given = replace(given, nodes=nodes_of(words, given, count_hosts(call.hosts, engine)))
     found = command_suite(words, given, Path.cwd())
     if call.hosts is None:
-        _check_program(words, Path.cwd())
+        check_program(words, Path.cwd())
     directory = out or default_directory(found.name)
     call.measure_command(found, directory, None if baseline is None else _baseline(baseline))
-
-
-def _check_no_command(suite: Path) -> None:
-    """Raise ``InputError`` if ``suite`` is a program, or no file but a command (one word, or words in quotes)."""
-    if suite.suffix in _STARTED_BY and suite.is_file():
-        command = shlex.join((_STARTED_BY[suite.suffix], str(suite)))
-        raise InputError(
-            f"{suite}: is a program and no suite's file; measure it by: trainmark run -- {command}"
-        )
-    if not suite.exists() and shutil.which(str(suite).partition(" ")[0]):
-        raise InputError(f"{suite}: is not a suite's file; {_BEFORE_A_COMMAND}")
-
-
-def _check_program(words: Sequence[str], folder: Path) -> None:
-    """Raise ``InputError`` if this machine has no program of the first word, or Python's script is missing.
-
-    Words with a placeholder and Python's own options are not checked.
-    """
-    first = words[0]
-    if "{" in first:
-        return
-    if shutil.which(str(folder / first) if "/" in first else first) is None:
-        raise InputError(_no_program(first, folder))
-    script = words[1] if len(words) > 1 and re.fullmatch(r"python[\d.]*", Path(first).name) else ""
-    if script.endswith(".py") and "{" not in script and not (folder / script).exists():
-        raise InputError(f"{script}: no such file in {folder}")
-
-
-def _no_program(first: str, folder: Path) -> str:
-    """Return why the first word of a command starts nothing, and what to write instead."""
-    path = folder / first
-    if path.is_file():
-        command = shlex.join((_STARTED_BY.get(path.suffix, "python"), first))
-        return f"{first}: is not an executable program; write: trainmark run -- {command}"
-    return f"{first}: no such program; the words after '--' are the command as you type it in a shell"
 
 
 def _baseline(given: Path) -> "tuple[Path, Results]":
@@ -387,16 +351,6 @@ def _baseline(given: Path) -> "tuple[Path, Results]":
     if not given.is_dir():
         raise InputError(f"--baseline {given}: no such result directory")
     return given, results_of(given)
-
-
-def _count_hosts(given: str | None, engine: str | None) -> int:
-    if given is None:
-        return 1
-    from trainmark.schema.hosts import EngineName
-    from trainmark.suite import load_hosts
-
-    chosen = EngineName(engine) if engine in set(EngineName) else None
-    return len(load_hosts(given, os.environ, chosen).hosts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -497,6 +451,7 @@ class Call:
     def end(self, ending: "CampaignEnding", directory: Path) -> None:
         """Write the reports, and exit with the code of the results."""
         from trainmark.campaign import explain_full_disk
+        from trainmark.cli.run_output import exit_reason, retry_advice
         from trainmark.report import write_reports
         from trainmark.schema.names import RESULTS
 
@@ -510,81 +465,8 @@ class Call:
             again = shlex.join(shlex.split(ending.results.command or ""))
             sys.stderr.write(f"interrupted; all finished runs are saved; continue with: {again} --resume\n")
             raise typer.Exit(INTERRUPTED)
-        sys.stderr.write(_retry_advice(ending.results))
-        sys.stderr.write(_nothing_to_run(ending.results) or _work_in_doubt(ending.results))
+        sys.stderr.write(retry_advice(ending.results) + exit_reason(ending.results))
         raise typer.Exit(0 if ending.results.holds else 1)
-
-
-_LONGEST_REASON = 120
-"""Characters of a reason in the last line of a run."""
-
-
-def _retry_advice(results: "Results") -> str:
-    """Return one line on the failed runs and how to repeat them; empty if there are none."""
-    failed = [(case, run) for case in results.cases for run in case.runs if run.outcome.is_retried]
-    if not failed:
-        return ""
-    case, run = failed[0]
-    # The whole reason was printed when the run ended.
-    reason = run.reason or ""
-    reason = reason if len(reason) <= _LONGEST_REASON else f"{reason[: _LONGEST_REASON - 1]}…"
-    runs = f"run {run.repeat} of {case.id} gave no number ({run.outcome}, {reason})"
-    more = f", nor did {counted(len(failed) - 1, 'other run')}" if len(failed) > 1 else ""
-    again = shlex.join(shlex.split(results.command or "trainmark run"))
-    them = "them" if len(failed) > 1 else "it"
-    return f"{runs}{more}; repeat {them} with: {again} --retry-failed\n"
-
-
-def _nothing_to_run(results: "Results") -> str:
-    """Return one line on why every case is unsupported; empty if one was run."""
-    from trainmark.schema.outcome import Outcome
-
-    if not results.cases or any(case.outcome is not Outcome.UNSUPPORTED for case in results.cases):
-        return ""
-    reasons = dict.fromkeys(case.reason for case in results.cases)
-    others = "" if len(reasons) == 1 else f" (and {counted(len(reasons) - 1, 'other reason')}, see above)"
-    return f"exit code 1: no case can run here: {next(iter(reasons))}{others}\n"
-
-
-def _work_in_doubt(results: "Results") -> str:
-    """Return one line on the cases whose work is in doubt, which is why the exit code is 1; empty if there are none."""
-    cases = {case.id: doubts for case in results.cases if (doubts := _doubts_of_work(case))}
-    if not cases:
-        return _unequal_work(results)
-    first, doubts = next(iter(cases.items()))
-    more = f", nor is that of {counted(len(cases) - 1, 'other case')}" if len(cases) > 1 else ""
-    return f"exit code 1: the work of {first} is not certain ({', '.join(doubts)}){more}\n"
-
-
-def _unequal_work(results: "Results") -> str:
-    """Return one line on a certificate of equal work that does not hold; empty if all do."""
-    from trainmark.schema.certificate import failing
-
-    first = next(iter(failing(results.certificates)), None)
-    if first is None:
-        return ""
-    variants = {
-        f"{party.framework} ({', '.join(variant.way)})": variant.absent
-        for party in first.parties
-        for variant in party.variants
-        if variant.absent is not None
-    }
-    unchecked = {**first.absent, **variants}
-    if not unchecked:
-        return f"exit code 1: the frameworks do not do equal work on {first.model}; see 'Equal work' in the report\n"
-    framework, reason = next(iter(unchecked.items()))
-    return (
-        f"exit code 1: it could not be checked whether {framework} does equal work on {first.model}: {reason}; "
-        "--resume tries again if time or memory was lacking\n"
-    )
-
-
-def _doubts_of_work(case: "CaseResult") -> tuple[str, ...]:
-    """Return the codes of the doubts about the work of a case's runs."""
-    from trainmark.schema.measurement import About
-
-    doubts = (doubt for run in case.runs for doubt in run.suspicions)
-    return tuple(dict.fromkeys(doubt.code for doubt in doubts if doubt.about is About.WORK))
 
 
 def _check_minutes(given: float | None) -> None:

@@ -29,9 +29,10 @@ from trainmark.measure.energy import energy_finding, joules_text
 from trainmark.node import RecentPace
 from trainmark.printable import counted, folded, printable, significant, unfiltered
 from trainmark.schema.case import Case, value_text
+from trainmark.schema.certificate import failing
 from trainmark.schema.comparison import CHANGES
 from trainmark.schema.energy import EnergySource
-from trainmark.schema.measurement import Estimate, Measurement, ModelFlops, NoInterval, Suspicion
+from trainmark.schema.measurement import About, Estimate, Measurement, ModelFlops, NoInterval, Suspicion
 from trainmark.schema.names import COMMAND_CARD, COMMAND_SUITE, EPOCHS_UNIT, LOG, RESULTS, RUNS, STEPS_UNIT
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.results import (
@@ -619,3 +620,74 @@ def _machine(measured: list[RunResult]) -> Iterator[tuple[str, str]]:
             ),
         ]
         yield f"GPU {gpu.index}", ", ".join(words)
+
+
+_LONGEST_REASON = 120
+"""Characters of a reason in the last line of a run."""
+
+
+def retry_advice(results: Results) -> str:
+    """Return one line on the failed runs and how to repeat them; empty if there are none."""
+    failed = [(case, run) for case in results.cases for run in case.runs if run.outcome.is_retried]
+    if not failed:
+        return ""
+    case, run = failed[0]
+    # The whole reason was printed when the run ended.
+    reason = run.reason or ""
+    reason = reason if len(reason) <= _LONGEST_REASON else f"{reason[: _LONGEST_REASON - 1]}…"
+    runs = f"run {run.repeat} of {case.id} gave no number ({run.outcome}, {reason})"
+    more = f", nor did {counted(len(failed) - 1, 'other run')}" if len(failed) > 1 else ""
+    again = shlex.join(shlex.split(results.command or "trainmark run"))
+    them = "them" if len(failed) > 1 else "it"
+    return f"{runs}{more}; repeat {them} with: {again} --retry-failed\n"
+
+
+def exit_reason(results: Results) -> str:
+    """Return one line on why the exit code is 1 where no run failed; empty if it is 0."""
+    return _nothing_to_run(results) or _work_in_doubt(results)
+
+
+def _nothing_to_run(results: Results) -> str:
+    """Return one line on why every case is unsupported; empty if one was run."""
+    if not results.cases or any(case.outcome is not Outcome.UNSUPPORTED for case in results.cases):
+        return ""
+    reasons = dict.fromkeys(case.reason for case in results.cases)
+    others = "" if len(reasons) == 1 else f" (and {counted(len(reasons) - 1, 'other reason')}, see above)"
+    return f"exit code 1: no case can run here: {next(iter(reasons))}{others}\n"
+
+
+def _work_in_doubt(results: Results) -> str:
+    """Return one line on the cases whose work is in doubt, which is why the exit code is 1; empty if there are none."""
+    cases = {case.id: doubts for case in results.cases if (doubts := _doubts_of_work(case))}
+    if not cases:
+        return _unequal_work(results)
+    first, doubts = next(iter(cases.items()))
+    more = f", nor is that of {counted(len(cases) - 1, 'other case')}" if len(cases) > 1 else ""
+    return f"exit code 1: the work of {first} is not certain ({', '.join(doubts)}){more}\n"
+
+
+def _unequal_work(results: Results) -> str:
+    """Return one line on a certificate of equal work that does not hold; empty if all do."""
+    first = next(iter(failing(results.certificates)), None)
+    if first is None:
+        return ""
+    variants = {
+        f"{party.framework} ({', '.join(variant.way)})": variant.absent
+        for party in first.parties
+        for variant in party.variants
+        if variant.absent is not None
+    }
+    unchecked = {**first.absent, **variants}
+    if not unchecked:
+        return f"exit code 1: the frameworks do not do equal work on {first.model}; see 'Equal work' in the report\n"
+    framework, reason = next(iter(unchecked.items()))
+    return (
+        f"exit code 1: it could not be checked whether {framework} does equal work on {first.model}: {reason}; "
+        "--resume tries again if time or memory was lacking\n"
+    )
+
+
+def _doubts_of_work(case: CaseResult) -> tuple[str, ...]:
+    """Return the codes of the doubts about the work of a case's runs."""
+    doubts = (doubt for run in case.runs for doubt in run.suspicions)
+    return tuple(dict.fromkeys(doubt.code for doubt in doubts if doubt.about is About.WORK))

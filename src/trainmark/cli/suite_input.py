@@ -123,7 +123,19 @@ def chosen_hosts(given: str | None, engine: str | None) -> "Iterator[tuple[Host,
         map_hosts([host for host in hosts if isinstance(host, RemoteHost)], RemoteHost.close)
 
 
+def count_hosts(given: str | None, engine: str | None) -> int:
+    """Return the number of hosts of ``--hosts``; one, this machine, without it."""
+    if given is None:
+        return 1
+    from trainmark.schema.hosts import EngineName
+
+    chosen = EngineName(engine) if engine in set(EngineName) else None
+    return len(load_hosts(given, os.environ, chosen).hosts)
+
+
 _WORD = re.compile(r"[^A-Za-z0-9._+-]+")
+BEFORE_A_COMMAND = "put '--' before a command: trainmark run -- python train.py"
+_STARTED_BY = {".py": "python", ".sh": "bash"}
 _OPTION = re.compile(r"[A-Za-z_]\w*")
 DEVICES = "devices_per_node"
 """The axis that ``--vary`` may name: its cases have different numbers of devices, and are scales of one program."""
@@ -303,6 +315,41 @@ def _check_words(words: Sequence[str]) -> None:
         )
     if found is None and re.fullmatch(r"[A-Za-z_]\w*=.*", first):
         raise InputError(f"'{first}': only a shell sets a variable like this; write: env {first} COMMAND")
+
+
+def refuse_command(suite: Path) -> None:
+    """Raise ``InputError`` if ``suite`` is a program, or no file but a command (one word, or words in quotes)."""
+    if suite.suffix in _STARTED_BY and suite.is_file():
+        command = shlex.join((_STARTED_BY[suite.suffix], str(suite)))
+        raise InputError(
+            f"{suite}: is a program and no suite's file; measure it by: trainmark run -- {command}"
+        )
+    if not suite.exists() and shutil.which(str(suite).partition(" ")[0]):
+        raise InputError(f"{suite}: is not a suite's file; {BEFORE_A_COMMAND}")
+
+
+def check_program(words: Sequence[str], folder: Path) -> None:
+    """Raise ``InputError`` if this machine has no program of the first word, or Python's script is missing.
+
+    Words with a placeholder and Python's own options are not checked.
+    """
+    first = words[0]
+    if "{" in first:
+        return
+    if shutil.which(str(folder / first) if "/" in first else first) is None:
+        raise InputError(_no_program(first, folder))
+    script = words[1] if len(words) > 1 and re.fullmatch(r"python[\d.]*", Path(first).name) else ""
+    if script.endswith(".py") and "{" not in script and not (folder / script).exists():
+        raise InputError(f"{script}: no such file in {folder}")
+
+
+def _no_program(first: str, folder: Path) -> str:
+    """Return why the first word of a command starts nothing, and what to write instead."""
+    path = folder / first
+    if path.is_file():
+        command = shlex.join((_STARTED_BY.get(path.suffix, "python"), first))
+        return f"{first}: is not an executable program; write: trainmark run -- {command}"
+    return f"{first}: no such program; the words after '--' are the command as you type it in a shell"
 
 
 @dataclass(frozen=True, slots=True)
