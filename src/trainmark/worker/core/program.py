@@ -130,18 +130,17 @@ def _let_threads_end_the_run(end: Callable[[RunError], None]) -> None:
 
 
 def _run(training: Training, settings: Settings, events: EventWriter) -> None:
-    task, place, measured_steps = training.task, training.ranks.place, settings.steps - settings.warmup_steps
+    is_first, measured_steps = training.ranks.place.rank == 0, settings.steps - settings.warmup_steps
 
     def after_first_step() -> None:
-        actual = training.actual()
-        events.write(PARAMETER, report.parameters(settings, task, place, training.describe(), actual))
+        events.write(PARAMETER, report.parameters(training, settings, training.actual()))
 
     def beat(done: int) -> None:
         print(f"step {done}/{settings.steps}", flush=True)
 
-    if place.rank == 0:
+    if is_first:
         print("first step", flush=True)
-    heartbeat = beat if place.rank == 0 else None
+    heartbeat = beat if is_first else None
     timeline = measure(training, settings.steps, settings.warmup_steps, after_first_step, heartbeat)
     if settings.profile:
         plain_s = timeline.window_ns / 1e9 / measured_steps
@@ -160,7 +159,7 @@ def _run(training: Training, settings: Settings, events: EventWriter) -> None:
     share = share_of_peak(training, settings, sum(rank.samples for rank in totals) / window_s)
     isolated = time_in_isolation(training, window_s / measured_steps)
     found.add(Verified({"after_window": verified.data, **share, **isolated}, verified.doubts))
-    memory_of = training.facts().peak_memory_of
+    task, memory_of = training.task, training.facts().peak_memory_of
     events.write([], report.summary(settings, task, timeline, totals, losses, memory_of, found, work))
 
 

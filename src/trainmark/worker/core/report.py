@@ -12,9 +12,9 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import IO, Any, NamedTuple
 
-from .place import Place
 from .settings import Settings
 from .task import Task, Verified
+from .training import Training
 from .window import Timeline
 
 SCHEMA, PARAMETER = "trainmark.events/1", "PARAMETER"
@@ -71,25 +71,17 @@ class RankTotals(NamedTuple):
     window_at_us: int = 0
 
 
-def parameters(
-    settings: Settings,
-    task: Task[Any],
-    place: Place,
-    description: Mapping[str, Any],
-    actual: Mapping[str, Any],
-) -> dict[str, Any]:
-    """Return the data of the PARAMETER event: the request, and under ``actual`` the observed settings.
-
-    ``work`` is the work of one step of all ranks, by counter.
-    """
-    global_batch = settings.batch_per_device * place.world_size
+def parameters(training: Training, settings: Settings, actual: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the data of the PARAMETER event: the request, the run's facts, and what the first step showed."""
+    task, world_size, description = training.task, training.ranks.place.world_size, training.describe()
+    global_batch = settings.batch_per_device * world_size
     requested = {
         "schema": SCHEMA,
         **{name: getattr(settings, name) for name in AXES},
         "loader": None if settings.synthetic else settings.loader,
         "loader_workers": None if settings.synthetic else settings.loader_workers,
         "batch_per_device": settings.batch_per_device,
-        "world_size": place.world_size,
+        "world_size": world_size,
         "global_batch": global_batch,
         "steps": settings.steps - settings.drain_steps,
         "warmup_steps": settings.warmup_steps - settings.drain_steps,
@@ -103,7 +95,7 @@ def parameters(
     # A model may have a recipe without some of the task's fields.
     names = (*COMMON_RECIPE, *(name for name in task.recipe_fields if name in recipe))
     optimizer = {**description["optimizer"], **{name: recipe[name] for name in names}}
-    return {**requested, **description, "optimizer": optimizer, "actual": dict(actual)}
+    return {**requested, **description, "optimizer": optimizer, "actual": actual}
 
 
 def step_events(
