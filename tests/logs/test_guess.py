@@ -454,6 +454,64 @@ def test_records_of_another_form_in_the_log_of_a_known_program_are_guessed(
     assert "no line has the form of a record of 'olmo-core'" in log.problems[0].message
 
 
+@pytest.mark.parametrize("between", [",", "'", "_", "\u00a0", "\u202f"])
+def test_thousands_may_be_separated_in_several_ways(tmp_path: Path, between: str) -> None:
+    form = "step {} | loss 2.5 | {:,} tok/s"
+    row = _row(tmp_path, _lines(lambda at: form.format(at, 2_600_000 + at * 7).replace(",", between)))
+
+    assert row["throughput"] == pytest.approx(2_600_420, rel=1e-4)
+    assert row["unit"] == "tokens/s"
+
+
+@pytest.mark.parametrize(
+    ("form", "between", "words"),
+    [
+        ("step {} | loss 2.5 | {:,} tok/s", " ", "blanks between thousands"),
+        ("step {} | loss 0.345 | images/s {:.3f}", "", "decimal commas"),
+        ("step {} | loss 2.345 | images/s {:.3f}", "", "decimal commas"),
+        ("step {} | loss 2.5 | {:.2f} images/s", "", "decimal commas"),
+        ("step {} | loss 2.5 | step_time {:.1f} ms", "", "decimal commas"),
+    ],
+)
+def test_numbers_that_would_be_misread_give_no_number_and_the_reason(
+    tmp_path: Path, form: str, between: str, words: str
+) -> None:
+    """``320,123`` images/s were 320 123, and ``2 600 044`` tok/s were 44."""
+    scale = 7 if between else 1.001
+
+    def line(at: int) -> str:
+        text = form.format(at, 2_600_000 + at * scale if between else 320 + at * scale)
+        return text.replace(",", between) if between else text.replace(".", ",")
+
+    row = _row(tmp_path, "".join(line(at) + "\n" for at in range(1, 80)))
+
+    assert (row["throughput"], row["status"]) == (None, "unknown")
+    assert words in row["problems"][0]["message"]
+
+
+def test_commas_between_thousands_and_lists_are_no_decimal_commas(tmp_path: Path) -> None:
+    lines = _lines(lambda at: f"step {at:,} | shape (64,32) | betas [0.9,0.95] | {4096 + at % 2:,} tok/s")
+
+    assert _row(tmp_path, lines)["throughput"] == pytest.approx(4096.5, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "step {} loss 2.5 step_us=200000",
+        "step {} loss 2.5 sec_per_step=0.2",
+        "step {} loss 2.5 ms_per_iter: 200.0",
+        "step {} loss 2.5 200000 us/step",
+        "step {} loss 2.5 | 10 steps in 2.00s",
+        "step {} loss 2.5 time for 10 steps: 2.00s",
+    ],
+)
+def test_times_of_steps_have_many_names(tmp_path: Path, form: str) -> None:
+    text = "".join(form.format(10 * at) + "\n" for at in range(1, 80))
+
+    assert _row(tmp_path, text, Facts(gpus=1, batch_per_device=64))["throughput"] == pytest.approx(320)
+
+
 @pytest.mark.parametrize(
     ("given", "samples"),
     [

@@ -209,14 +209,18 @@ def _group(name: str) -> str:
 
 
 def _with_commas(name: str, kind: str, where: str) -> str:
-    """Return a number that may have commas, such as ``1,024,000``; with ``kind`` K it may end in a unit instead."""
-    if name not in ("rate", "samples", "step", "consumed") or kind not in ("", "K"):
+    """Return a number that may have commas, such as ``1,024,000``; with ``kind`` K it may end in a unit instead.
+
+    With ``kind`` any, apostrophes, underscores or blanks that do not break the line may be between its thousands too.
+    """
+    if name not in ("rate", "samples", "step", "consumed") or kind not in ("", "K", "any"):
         raise InputError(f"{where}: {{{name},{kind}}}: only rate, samples, step and consumed may have commas")
-    millions = rf"(?P<{name}_millions>\d+),"
+    between = "(?:[,'_]|\u202f|\u00a0)" if kind == "any" else ","
+    millions = rf"(?P<{name}_millions>\d+){between}"
     if name == "consumed":
-        millions = rf"(?:(?P<{name}_billions>\d+),)?{millions}"
-    commas = rf"(?:(?:{millions})?(?P<{name}_thousands>\d+),)?"
-    return commas + (_with_suffix(name, kind, where) if kind else _group(name))
+        millions = rf"(?:(?P<{name}_billions>\d+){between})?{millions}"
+    commas = rf"(?:(?:{millions})?(?P<{name}_thousands>\d+){between})?"
+    return commas + (_with_suffix(name, kind, where) if kind == "K" else _group(name))
 
 
 def _with_suffix(name: str, kind: str, where: str) -> str:

@@ -71,6 +71,10 @@ _STEP = re.compile(r"(?:time[/ _](?:per[ _])?)?(?:iter(?:ation)?|it|step|batch)\
 """The whole name of a time of one step, if its unit is behind the number: ``[iter: 345.1 ms]``."""
 _UNIT_OF_NAME = re.compile(r"[\W_]+\(?(ms|us|s|secs?|seconds)\)?\W*$")
 """The unit at the end of the name of a time: ``iter time (s)``, ``step_time_ms``."""
+_PER_STEP = re.compile(
+    r"(?:^|[\W_])(ms|us|s|secs?|seconds)[_ ]per[_ ](?:steps?|iter(?:ation)?s?|it|batch|update)\W*$"
+)
+"""A name that is the unit of a time of one step: ``sec_per_step``, ``ms_per_iter``."""
 _NOT_THE_STEP = re.compile(
     r"data|load|eta|remain|total|elapsed|forward|backward|fwd|bwd|eval|val|optim|ckpt|save|comm|epoch|gpu|cpu|kernel|sync"
     r"|queue|idle|bubble|wait"
@@ -103,6 +107,8 @@ _SECONDS = {
     "s/step": "step_time_s",
     "ms/step": "step_time_ms",
     "ms/it": "step_time_ms",
+    "us/step": "step_time_us",
+    "us/it": "step_time_us",
     "sec/step": "step_time_s",
     "sec/iter": "step_time_s",
     "ms/iter": "step_time_ms",
@@ -125,9 +131,18 @@ _STAMP = re.compile(STAMP + rb"|" + _GLOG)
 _LEAP_YEAR = b"2024-"
 _BAR = re.compile(rb"\|(?:[ #=>.-]|\xe2\x96[\x80-\x9f])*\|")
 _DURATION = rb"(?<![\w.:])\d{1,4}:\d\d(?::\d\d(?:\.\d+)?)?(?![\w:])(?!\.\d)"
+_SEPARATOR = rb"(?:[,'_]|\xe2\x80\xaf|\xc2\xa0)"
+"""Between thousands: a comma, an apostrophe, an underscore, or a blank that does not break the line."""
+_SEPARATORS = re.compile(_SEPARATOR)
+_DIGITS = 3
+"""Digits of thousands."""
+_BEFORE_A_NUMBER = tuple(" =:")
+"""Before a number that is no element of a list."""
 _NUMBER = re.compile(
     _DURATION
-    + rb"|(?<![\w.])[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)(?![\d.]*:\d)"
+    + rb"|(?<![\w.])[-+]?(?:\d{1,3}(?:"
+    + _SEPARATOR
+    + rb"\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)(?![\d.]*:\d)"
 )
 _ROW = re.compile(rb"[-+\d.eE]*(?:,[-+\d.eE]*)+")
 _CELL = re.compile(rb"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
@@ -291,8 +306,11 @@ def _meaning_of_time(name: str, unit: str) -> Meant | None:
         return Meant(_SECONDS[unit])
     if (last := name.split()[-1:]) and "/" in last[0] and last[0].strip(":=") in _SECONDS:
         return Meant(_SECONDS[last[0].strip(":=")])
-    if unit in _SECONDS and _STEP.fullmatch(name):
+    if unit in _SECONDS and (_STEP.fullmatch(name) or _OF_SEVERAL.search(name)):
         return Meant(_SECONDS[unit])
+    if (per_step := _PER_STEP.search(name)) or (ending and _STEP.fullmatch(bare)):
+        second = per_step[1] if per_step else word
+        return Meant(f"step_time_{'s' if second.startswith('s') else second}")
     if _DATA.search(bare) and (unit in _DATA_SECONDS or ending or re.search(r"time|wait", bare)):
         return Meant(_DATA_SECONDS.get(unit, "data_time_ms" if word == "ms" else "data_time_s"))
     if _TIME.search(bare) and not _NOT_THE_STEP.search(bare):
@@ -304,6 +322,7 @@ def _meaning_of_time(name: str, unit: str) -> Meant | None:
 class Place:
     """One number in the lines of a family: the text before it (back to the number before) and after it.
 
+    ``grouping`` is how a placeholder names what is between thousands: empty for nothing, else ``,`` or ``,any``.
     ``heading`` is the word above the number in a table without other words. ``is_whole`` is false if one of the numbers
     has a point or an exponent; ``is_duration`` is true if all are written as ``0:12:34``, and given in seconds.
     """
@@ -311,7 +330,7 @@ class Place:
     before: str
     after: str
     values: Floats
-    commas: bool
+    grouping: str
     heading: str = ""
     is_whole: bool = True
     is_duration: bool = False
@@ -353,7 +372,8 @@ class _Row(NamedTuple):
 class Family:
     """Lines that are equal apart from their numbers, and their places in the log.
 
-    ``clock_s`` are their date stamps, if each has one, which ``stamp_pattern`` reads.
+    ``clock_s`` are their date stamps, if each has one, which ``stamp_pattern`` reads. ``misread`` says why the
+    numbers are not those that the program meant; empty if they are.
     """
 
     text: str
@@ -361,6 +381,7 @@ class Family:
     clock_s: Floats | None
     lines: NDArray[np.int64]
     stamp_pattern: str = "{stamp}"
+    misread: str = ""
 
     @property
     def count(self) -> int:
@@ -410,9 +431,9 @@ def _family(rows: list[_Row], headings: list[str]) -> Family:
             before=parts[at],
             after=parts[at + 1],
             values=np.array([_value(word) for word in column]),
-            commas=any(b"," in word for word in column),
+            grouping=_grouping(column),
             heading=headings[at] if headings else "",
-            is_whole=all(word.replace(b",", b"").isdigit() for word in column),
+            is_whole=all(_SEPARATORS.sub(b"", word).isdigit() for word in column),
             is_duration=all(b":" in word for word in column),
         )
         for at, column in enumerate(columns)
@@ -427,6 +448,52 @@ def _family(rows: list[_Row], headings: list[str]) -> Family:
         stamps(times) if len(times) == len(rows) else None,
         np.array([row.at for row in rows]),
         "{glog_stamp}" if any(is_glog) else "{stamp}",
+        misread=_misread(columns, parts) if re.search("[A-Za-z]", "".join(parts)) else "",
+    )
+
+
+def _grouping(words: Sequence[bytes]) -> str:
+    found = {separator for word in words for separator in _SEPARATORS.findall(word)}
+    return ",any" if found - {b","} else "," if found else ""
+
+
+def _misread(columns: Sequence[Sequence[bytes]], parts: Sequence[str]) -> str:
+    """Return in words why numbers of these lines are read wrongly; empty if nothing shows that they are."""
+    if _has_decimal_commas(columns, parts):
+        return "decimal commas: replace them by points"
+    if any(_is_cut(columns, parts, at) for at in range(1, len(columns))):
+        return "blanks between thousands: remove them"
+    return ""
+
+
+def _is_cut(columns: Sequence[Sequence[bytes]], parts: Sequence[str], at: int) -> bool:
+    """Return whether a number is the end of one with blanks between thousands: ``2 621 044``.
+
+    Its three digits begin with a zero now and then, or follow three others.
+    """
+    groups = (columns[at - 1], columns[at])
+    if parts[at] != " " or not all(word.isdigit() for words in groups for word in words):
+        return False
+    if any(len(word) > _DIGITS for word in columns[at - 1]) or any(
+        len(word) != _DIGITS for word in columns[at]
+    ):
+        return False
+    is_second = at > 1 and parts[at - 1] == " " and all(len(word) == _DIGITS for word in columns[at - 1])
+    return is_second or any(word.startswith(b"0") for word in columns[at])
+
+
+def _has_decimal_commas(columns: Sequence[Sequence[bytes]], parts: Sequence[str]) -> bool:
+    """Return whether the commas in the numbers of lines stand for points: ``loss 0,345``, ``ips 320,12``.
+
+    Numbers with three digits behind a comma alone do not show it; a loss is no number of thousands.
+    """
+    words = [word for column in columns for word in column]
+    if any(b"." in word or word.count(b",") > 1 for word in words):
+        return False
+    return any(word.lstrip(b"+-").startswith(b"0,") for word in words) or any(
+        ("loss" in parts[at].lower() and any(b"," in word for word in column))
+        or (at > 0 and parts[at] == "," and parts[at - 1][-1:] in _BEFORE_A_NUMBER and len(set(column)) > 1)
+        for at, column in enumerate(columns)
     )
 
 
@@ -438,7 +505,7 @@ def _dated(stamp: bytes) -> bytes:
 def _value(word: bytes) -> float:
     """Return a number, or a duration in seconds."""
     if b":" not in word:
-        return number(word.replace(b",", b""))
+        return number(_SEPARATORS.sub(b"", word))
     seconds = 0.0
     for part in word.split(b":"):
         seconds = 60 * seconds + float(part)

@@ -62,7 +62,9 @@ def has_rate(fields: Fields) -> bool:
 
 
 def find_fields(family: Family) -> Fields | None:
-    """Return the counter and the other fields of a family; None without a counter or without a time."""
+    """Return the counter and the other fields of a family; None without a counter or a time, and if it is misread."""
+    if family.misread:
+        return None
     epoch, of_epochs = _counters_of_epochs(family)
     counters = [at for at, place in enumerate(family.places) if at != epoch and _is_counter(place)]
     named = [at for at in counters if _is_named(family, at)]
@@ -86,7 +88,7 @@ def find_fields(family: Family) -> Fields | None:
     counter, meant = _with_consumed(family, counter, meant)
     rated = any(one.field in ("rate", "steps_per_s") for one in meant.values())
     timed = any(one.field in SECONDS for one in meant.values())
-    if not (named or epochs or rated or (timed and _has_loss(family))):
+    if not (named or epochs or rated or (timed and has_loss(family))):
         return None  # numbers of requests or pages rise too
     if epochs and not rated:
         # Only the arrival of the lines is trusted: JAX prints an epoch's time before its steps have run.
@@ -117,9 +119,7 @@ def _meanings(family: Family, counter: int, epoch: int | None) -> dict[int, Mean
         found = meaning_of_duration(names[at]) if place.is_duration else meaning_of(names[at], unit, after)
         if found is not None and _is_used(found, place.values, meant.values()):
             meant[at] = found
-    if _has_loss(family) and not any(
-        one.field in ("rate", "steps_per_s", *SECONDS) for one in meant.values()
-    ):
+    if has_loss(family) and not any(one.field in ("rate", "steps_per_s", *SECONDS) for one in meant.values()):
         bare = (at for at, place in enumerate(family.places) if at != counter and not place.name)
         meant |= {at: Meant("step_time_ms") for at in [at for at in bare if units[at] == "ms"][:1]}
     return meant
@@ -140,7 +140,8 @@ def _own_name(place: Place, unit_before: str) -> str:
     return replace(place, before=rest).name
 
 
-def _has_loss(family: Family) -> bool:
+def has_loss(family: Family) -> bool:
+    """Return whether the words of the lines name a loss."""
     return "loss" in family.text.lower()
 
 
@@ -217,7 +218,7 @@ def _is_named(family: Family, at: int) -> bool:
 
 def counts_without_time(family: Family) -> bool:
     """Return whether lines with a loss count steps, and nothing in them is a time or a speed."""
-    if not _has_loss(family) or find_fields(family) is not None:
+    if not has_loss(family) or find_fields(family) is not None:
         return False
     _, of_epochs = _counters_of_epochs(family)
     return bool(of_epochs) or any(

@@ -34,6 +34,7 @@ from trainmark.logs.guess.line_fields import (
     Fields,
     counts_without_time,
     find_fields,
+    has_loss,
     has_rate,
     is_of_a_total,
     units_behind,
@@ -111,6 +112,12 @@ def guess_format(text: bytes) -> Guess | None:
     if used is not None and best is not None:
         return _with_twins(best[1], *used, known)
     return bar
+
+
+def find_misread(text: bytes) -> str | None:
+    """Return the beginning of lines whose numbers are read wrongly, and what to do about it; None without any."""
+    misread = (one for one in families(text) if one.misread and not _is_other_work(one) and has_loss(one))
+    return next((f"'{_shown(one)}' have {one.misread}" for one in misread), None)
 
 
 def find_untimed(text: bytes) -> str | None:
@@ -359,7 +366,7 @@ def _field(name: str, place: Place) -> str:
         return "{elapsed}"
     if place.suffix and name in ("rate", "average_rate", "consumed"):
         return f"{{{name}:K}}"
-    return f"{{{name},}}" if place.commas and name in ("rate", "step", "consumed") else f"{{{name}}}"
+    return f"{{{name}{place.grouping if name in ('rate', 'step', 'consumed') else ''}}}"
 
 
 def _escaped(before: str, *, whole: bool) -> str:
@@ -535,11 +542,16 @@ def explain_unknown(unknown: ParsedLog, stream: BinaryIO) -> ParsedLog:
     """Return the unknown log in ``stream``, with the reason if its lines count steps but have no time."""
     stream.seek(0)
     head = _head_of(stream)
-    shown = find_untimed(head[: head.rfind(b"\n") + 1])
-    if shown is None or unknown.format is not None:
+    lines = head[: head.rfind(b"\n") + 1]
+    misread = find_misread(lines)
+    shown = None if misread else find_untimed(lines)
+    if not (misread or shown) or unknown.format is not None:
         return unknown
     sentence = (
-        f"no line matches a known log format, and lines such as '{shown}' count steps without a time of a step, a "
+        f"no line matches a known log format, and the numbers of lines such as {misread}, or describe the lines "
+        "(--format FILE.yaml)"
+        if misread
+        else f"no line matches a known log format, and lines such as '{shown}' count steps without a time of a step, a "
         "speed per second or a time stamp: time the run from outside (trainmark run -- COMMAND, or COMMAND | ts "
         "'%Y-%m-%d %H:%M:%.S'), or describe the lines that have one (--format FILE.yaml)"
     )
