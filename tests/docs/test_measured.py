@@ -21,9 +21,10 @@ RESULT = re.compile(r"\]\(\.\./results/([\w-]+\.json)\)")
 FIGURE = re.compile(r"(?<![\d.,])(\d{1,3}(?: \d{3})+|\d\.\d{3})(?![\d.]|e)")
 MEASURED = re.compile(r"\d{1,3}(?: \d{3})+|\d\.\d+e-\d+|\d+(?:\.\d+)? %")
 ROWS = [
-    pytest.param(line, results[0], id=f"{number}-{results[0]}")
+    pytest.param(line, results[0], id=f"{page}-{number}-{results[0]}")
+    for page in ("performance", "language-models")
     for number, line in enumerate(
-        (DOCS / "appendix" / "performance.md").read_text(encoding="utf-8").splitlines(), start=1
+        (DOCS / "appendix" / f"{page}.md").read_text(encoding="utf-8").splitlines(), start=1
     )
     if line.startswith("|") and len(results := RESULT.findall(line)) == 1 and results[0].startswith("peers-")
 ]
