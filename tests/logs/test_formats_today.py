@@ -269,6 +269,43 @@ def test_a_first_line_about_the_warm_up_is_left_out_though_the_settings_are_miss
     assert (result.value, result.skipped) == (pytest.approx(128 / 6), skipped)
 
 
+@pytest.mark.parametrize(
+    ("name", "at", "form"),
+    [
+        (
+            "detectron2",
+            "Running with full config:",
+            "SOLVER:\n  AMP:\n    ENABLED: true\n  IMS_PER_BATCH: 64\n",
+        ),
+        ("maskrcnn-benchmark", "Running with config:", 'DTYPE: "float16"\nSOLVER:\n  IMS_PER_BATCH: 64\n'),
+    ],
+)
+def test_a_printed_file_of_settings_gives_way_to_those_in_force(
+    read: Reader, name: str, at: str, form: str
+) -> None:
+    """The command set another batch than the file, whose text is printed first: 4 times too high."""
+    before, line, after = synthetic_log(name, SampleRun([0.5] * 100)).partition(at)
+    start = before.rindex("\n") + 1
+    alone = read(before + line + after)
+
+    log = read(f"{before[:start]}[05/14 09:12:33] Contents of the file:\n{form}{before[start:]}{line}{after}")
+
+    assert (log.facts.global_batch, log.facts.precision) == (alone.facts.global_batch, alone.facts.precision)
+    assert log.facts.global_batch != 64
+    assert measure_log(log).value == measure_log(alone).value
+
+
+def test_a_batch_that_ultralytics_chooses_is_read(read: Reader) -> None:
+    text = "Ultralytics 8.4.1\nengine/trainer: task=detect, model=yolo11n.pt, batch={}, imgsz=640, amp=True\n"
+    bar = "      {}/3      4.2G      1.2      2.3      1.1        51        640: 100% ━━━━━ 100/100 4.0it/s 25.0s\n"
+    chosen = "AutoBatch: Using batch-size 48 for CUDA:0 48.1G/80G (60%) ✅\n"
+    bars = "".join(bar.format(at) for at in (1, 2, 3))
+
+    assert read(text.format(-1) + chosen + bars).facts.global_batch == 48
+    assert read(text.format(0.7) + bars).facts.global_batch is None
+    assert read(text.format(16) + bars).facts.global_batch == 16
+
+
 def _trainer(start: str, steps: int, more: str = "") -> str:
     bars = (f"  {at}%|#   | {at}/300 [{at // 60:02}:{at % 60:02}<02:00,  1.00s/it]\n" for at in range(steps))
     return f"{start}\n  Total train batch size (w. parallel, distributed & accumulation) = 16\n" + (
