@@ -238,8 +238,8 @@ def print_command_results(results: Results, directory: Path, found: CommandSuite
             folded(f"{label:<{_LABEL}}{text}", _LABEL)
             for label, text in (*_case_lines(case, found_here), *_output(case, directory))
         )
-    ways = advice_of(results, [*_log_advice(results), *_shorter_runs(results, found)])
-    lines += (folded(line.replace(_IN_SUITE, f"in {directory / COMMAND_SUITE}"), _LABEL) for line in ways)
+    advice = advice_of(results, [*_log_advice(results), *_shorter_runs(results, found)])
+    lines += (folded(line.replace(_IN_SUITE, f"in {directory / COMMAND_SUITE}"), _LABEL) for line in advice)
     assumed = [*found.assumed, *_assumed_of(results)]
     lines += (
         folded(f"{'assumed' if number == 0 else '':<{_LABEL}}{text}", _LABEL)
