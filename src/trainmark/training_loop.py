@@ -22,6 +22,9 @@ EVENTS_SCHEMA = "trainmark.events/1"
 EVENTS_VARIABLE = "TRAINMARK_EVENTS"
 """The variable with the path of the run's events, which ``trainmark run`` sets for the program's processes."""
 
+STEP_LINES_VARIABLE = "TRAINMARK_STEP_LINES"
+"""The variable by which ``trainmark run --against`` gets a line for each step: blocks are cut from lines."""
+
 PROGRESS_SUFFIX = ".progress"
 """The end of the name of the file next to the events with the steps so far and the seconds of the window so far."""
 
@@ -119,6 +122,7 @@ class LoopMeasurement:
         self._pending: str | None = None
         self._others: dict[str, int] = {}
         self._progress: _ProgressFile | None = None
+        self._prints_steps = False
         self._result: LoopResult | None = None
 
     @property
@@ -132,6 +136,7 @@ class LoopMeasurement:
         """Start the loop."""
         atexit.register(self._end_if_interrupted)
         self._ends.append(time.perf_counter())
+        self._prints_steps = STEP_LINES_VARIABLE in os.environ and not _place_among_ranks()[0]
         of_run = os.environ.get(EVENTS_VARIABLE)
         if of_run and Path(of_run) not in _written:
             self._progress = _ProgressFile(Path(of_run + PROGRESS_SUFFIX), self._ends[0] + _PROGRESS_EVERY_S)
@@ -158,6 +163,9 @@ class LoopMeasurement:
             self._clock.mark()
         now = time.perf_counter()
         self._ends.append(now)
+        if self._prints_steps:
+            sys.stdout.write(f"trainmark: step {len(self._work)}\n")
+            sys.stdout.flush()
         if self._progress is not None and now >= self._progress.due_s:
             began = self._ends[self._warmup] if len(self._work) > self._warmup else now
             self._progress.note(len(self._work), now, now - began)

@@ -8,11 +8,17 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
+import numpy as np
 import psutil
 import pytest
 
+from trainmark.campaign import alternating
 from trainmark.cli.main import main
+from trainmark.errors import TrainmarkError
+from trainmark.measure.paired_blocks import Side
 from trainmark.node import LocalHost
 from trainmark.node.pausing import Contention, PausableProgram
 from trainmark.schema.names import LOG
@@ -26,6 +32,14 @@ seconds, steps = float(sys.argv[1]), int(sys.argv[2])
 for step in range(1, steps + 1):
     time.sleep(seconds)
     print(f"step {step}/{steps} loss {1 / step:.4f}", flush=True)
+"""
+MEASURES_ITSELF = """\
+import sys, time
+import trainmark
+with trainmark.measure() as measured:
+    for _ in range(100_000):
+        time.sleep(float(sys.argv[1]))
+        measured.step(8)
 """
 HAS_CHILD = """\
 import os, subprocess, sys, time
@@ -68,6 +82,44 @@ def test_a_program_of_half_the_speed_is_slower(folder: Path, capsys: pytest.Capt
     starts = [block["start"] for block in stored["blocks"]]
     # The two programs never run at once.
     assert all(end <= start for end, start in zip(ends, starts[1:], strict=False))
+
+
+def test_programs_that_measure_themselves_are_compared_by_a_line_for_each_step(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "measured.py").write_text(MEASURES_ITSELF)
+    mine, other = ([sys.executable, "measured.py", seconds] for seconds in ("0.01", "0.03"))
+
+    code = call(mine, other, "--rounds", "8", "--block-seconds", "0.4", "--skip", "2")
+
+    printed = capsys.readouterr().out
+    assert code == 0, printed
+    assert "A is faster than B" in printed
+
+
+def test_a_long_warm_up_shows_how_far_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(alternating, "_WORD_EVERY_S", 0.1)
+
+    assert call(command(0.4, steps=4), command(0.01)) == 1
+
+    assert " of the 11 records that it warms up for\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("block_s", "is_refused"), [(0.5, True), (2.0, False)])
+def test_bursts_that_are_short_against_a_block_are_no_buffered_output(
+    block_s: float, is_refused: bool
+) -> None:
+    """A busy machine looks at a log of fast steps every 20 ms, not every 2."""
+    bursts = np.repeat(np.arange(400) * 0.02, 20)
+    log = cast(Any, SimpleNamespace(times=lambda: bursts))
+
+    if is_refused:
+        with pytest.raises(TrainmarkError, match=r"too busy for blocks of 0\.5 s: raise --block-seconds"):
+            alternating._times(Side.A, log, block_s)
+    else:
+        assert alternating._times(Side.A, log, block_s) is bursts
 
 
 def test_a_program_that_ends_early_is_named_with_its_last_line(capsys: pytest.CaptureFixture[str]) -> None:

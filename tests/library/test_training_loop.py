@@ -45,6 +45,20 @@ def script(folder: Path, text: str = SCRIPT) -> Path:
     return path
 
 
+def test_each_step_is_a_line_where_blocks_are_cut_from_lines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loop(12)
+    assert capsys.readouterr().out == ""
+    monkeypatch.setenv("TRAINMARK_STEP_LINES", "1")
+    loop(12)
+    assert capsys.readouterr().out == "".join(f"trainmark: step {step}\n" for step in range(1, 13))
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    loop(12, all_ranks=True)
+    assert capsys.readouterr().out == ""
+
+
 @pytest.mark.process
 def test_a_script_alone_prints_the_number_of_the_clock_outside(tmp_path: Path) -> None:
     ran = subprocess.run(

@@ -48,6 +48,13 @@ _LOOK_S = 0.5
 """Seconds between two looks at the log of a program that warms up."""
 
 
+_SHORT_SHARE = 0.004
+"""The share of a block that two looks at a log may be apart: a busy machine looks seldom, which cancels in a ratio."""
+
+_WORD_EVERY_S = 15.0
+"""Seconds between two lines of progress while a program warms up."""
+
+
 @dataclass(frozen=True, slots=True)
 class SideProgram:
     """One of the two programs: its words, its card, the folder of its files, and the folder in which it starts."""
@@ -118,7 +125,7 @@ def alternate(
             started[side] = stack.enter_context(
                 PausableProgram(program.words, program.folder, program.work_dir)
             )
-            _warm_up(side, program, started[side], how)
+            _warm_up(side, program, started[side], how, say)
             started[side].find_processes()
             started[side].pause()
         for number, order in enumerate(round_orders(how.rounds, np.random.default_rng(how.seed)), start=1):
@@ -141,9 +148,15 @@ def _run_block(side: Side, program: PausableProgram, block_s: float) -> Block:
     return Block(side, start_s, end_s, Disturbance(*shares) if shares else None)
 
 
-def _warm_up(side: Side, program: SideProgram, started: PausableProgram, how: Alternation) -> None:
-    """Return once the program's log has enough records."""
-    deadline = monotonic() + how.limit_s
+def _warm_up(
+    side: Side,
+    program: SideProgram,
+    started: PausableProgram,
+    how: Alternation,
+    say: Callable[[str], None],
+) -> None:
+    """Return once the program's log has enough records; ``say`` how many it has if that takes long."""
+    deadline, next_word = monotonic() + how.limit_s, monotonic() + _WORD_EVERY_S
     while True:
         sleep(_LOOK_S)
         # The program may print its last records and end between the two.
@@ -156,6 +169,9 @@ def _warm_up(side: Side, program: SideProgram, started: PausableProgram, how: Al
                 f"{side.upper()} ended with code {code} after {found} records, before its warm-up of "
                 f"{how.warmup_records} was over (--skip N sets it){last_line_of(program.folder / LOG)}"
             )
+        if monotonic() > next_word:
+            next_word += _WORD_EVERY_S
+            say(f"{side.upper()} has {found} of the {how.warmup_records + 1} records that it warms up for")
         if monotonic() > deadline:
             raise TrainmarkError(
                 f"{side.upper()} printed {found} records in {how.limit_s:g} s; its warm-up needs {how.warmup_records} "
@@ -171,7 +187,7 @@ def _result(
     ended: Mapping[Side, int | None],
 ) -> AlternationResult:
     logs = {side: read_run_log(program.card, program.folder) for side, program in programs.items()}
-    times = {side: _times(side, log) for side, log in logs.items()}
+    times = {side: _times(side, log, how.block_s) for side, log in logs.items()}
     works = {side: _work_of_step(log.parsed) for side, log in logs.items()}
     units = {log.parsed.unit for log in logs.values()}
     known = len(units) == 1 and None not in units and None not in works.values()
@@ -229,7 +245,7 @@ def _why_no_ratio(
     return f"a verdict needs {LEAST_ROUNDS} rounds; there are {usable}"
 
 
-def _times(side: Side, log: RunLog) -> Floats:
+def _times(side: Side, log: RunLog, block_s: float) -> Floats:
     """Return the arrival of each record; raise ``TrainmarkError`` if it does not show when a step ended."""
     times = log.times()
     if times is None:
@@ -237,10 +253,11 @@ def _times(side: Side, log: RunLog) -> Floats:
             f"{side.upper()}: its log does not show when its steps ended (format: {log.parsed.format or 'unknown'}): "
             "the arrival of each record must be known; --format FILE describes its lines"
         )
-    if are_buffered(times, LOOK_S):
+    if are_buffered(times, max(LOOK_S, block_s * _SHORT_SHARE)):
         raise TrainmarkError(
             f"{side.upper()}: its records arrived in bursts, so its output is buffered and the blocks of its steps "
-            "are unknown (PYTHONUNBUFFERED=1 is set; other programs need their own way, such as stdbuf -oL)"
+            "are unknown (PYTHONUNBUFFERED=1 is set; other programs need their own way, such as stdbuf -oL); if it "
+            f"prints each line at once, this machine is too busy for blocks of {block_s:g} s: raise --block-seconds"
         )
     return times
 

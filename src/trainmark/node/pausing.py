@@ -18,6 +18,7 @@ from trainmark.node import exec_wrapper
 from trainmark.node.processes import MARK, end_all, marked_pids, read_node, read_wait_s
 from trainmark.node.telemetry import ArrivalClock
 from trainmark.schema.names import ARRIVALS, LOG
+from trainmark.training_loop import STEP_LINES_VARIABLE
 
 LOOK_S = 0.002
 """Seconds between two looks at the log: a block of seconds is measured to about a thousandth."""
@@ -64,7 +65,7 @@ class PausableProgram:
     def __init__(self, words: Sequence[str], folder: Path, work_dir: Path) -> None:
         self._words, self._folder, self._work_dir = tuple(words), folder, work_dir
         self._mark = str(folder.resolve())
-        self._variables = {MARK: self._mark, "PYTHONUNBUFFERED": "1"}
+        self._variables = {MARK: self._mark, "PYTHONUNBUFFERED": "1", STEP_LINES_VARIABLE: "1"}
         self._known: set[int] = set()
         self._cleanup = contextlib.ExitStack()
         self._process: subprocess.Popen[bytes] | None = None
