@@ -214,9 +214,9 @@ def test_checks_of_the_work_that_had_nothing_to_look_at_are_named(tmp_path: Path
     )
     cases = (case.model_copy(update={"runs": runs}),)
     changed = results.model_copy(update={"cases": cases})
-    sentence = "In 2 of 3 runs of the built-in workers these checks of the work had nothing to look at"
+    sentence = "In 2 of 3 runs of the built-in workers these checks of the work had no data"
     assert sentence in rendered(changed, tmp_path)
-    assert "so they are not clean: loss, numbers of the samples." in render_table(changed)
+    assert "so they do not count as clean: loss, numbers of the samples." in render_table(changed)
 
 
 def test_a_report_of_an_older_version_says_nothing_of_what_was_inspected(tmp_path: Path) -> None:
