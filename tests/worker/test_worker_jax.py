@@ -112,8 +112,8 @@ from trainmark_worker.core.precision import PRECISIONS
 from trainmark_worker.models import jax_image_classification as train
 flags = "--framework jax --model mobilenet_tiny --compiler xla --layout nhwc --precision amp-bf16 --classes 3"
 settings = parse([*flags.split(), "--batch-per-device=1", "--image-size=32", "--device=cpu"], 1)
-real = train.build_model
-train.build_model = lambda name, classes, precision: real(name, classes, PRECISIONS["fp32"])
+real = train.Network
+train.Network = lambda name, classes, precision: real(name, classes, PRECISIONS["fp32"])
 training = train.open_training(settings, place_from({}))
 training.step(0)
 try:

@@ -125,10 +125,10 @@ def test_a_network_computes_the_same_in_both_layouts() -> None:
     apart = in_paddle("""
 import paddle
 from trainmark_worker.backends.paddle import backend as weights
-from trainmark_worker.models.paddle_image_classification import Options, build_network, named_tensors
+from trainmark_worker.models.paddle_image_classification import build_network, named_tensors
 images, apart = paddle.randn([2, 3, 96, 96]), []
 for model in ("resnet50_v1.5", "mobilenet_v1"):
-    nchw, nhwc = (build_network(model, 10, Options(layout, False)) for layout in ("nchw", "nhwc"))
+    nchw, nhwc = (build_network(model, 10, layout, False) for layout in ("nchw", "nhwc"))
     weights.load(named_tensors(nhwc, model), weights.read(named_tensors(nchw, model)))
     nchw.eval(), nhwc.eval()
     one, other = nchw(images), nhwc(paddle.transpose(images, [0, 2, 3, 1]))

@@ -61,15 +61,15 @@ from trainmark_worker.models.pytorch_image_classification import build_model, co
 model = build_model("resnet50_v1.5", 1000)
 strided = [name for name, m in model.named_modules() if isinstance(m, torch.nn.Conv2d) and m.stride == (2, 2)]
 model.eval()
-shape = list(model.features(torch.zeros(1, 3, 224, 224)).shape)
+shape = list(model[:-3](torch.zeros(1, 3, 224, 224)).shape)
 print(json.dumps([count_parameters(model), strided, shape]))
 """)
 
     assert count == 25_557_032
     # Behind the four layers of the stem.
     first_of_stage = (4 + 3, 4 + 7, 4 + 13)
-    expected = [name for i in first_of_stage for name in (f"features.{i}.conv2", f"features.{i}.shortcut.0")]
-    assert strided == ["features.0", *expected]
+    expected = [name for i in first_of_stage for name in (f"{i}.conv2", f"{i}.shortcut.0")]
+    assert strided == ["0", *expected]
     assert shape == [1, 2048, 7, 7]
 
 

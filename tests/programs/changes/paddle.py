@@ -40,8 +40,8 @@ def frozen_stem(training: Any) -> None:
 
 def one_layer(training: Any) -> None:
     """One convolution, in the middle, in FP64: for 16 bits this CPU build has no kernel."""
-    layers = model.conv_norms(training.network)
-    layer = layers[len(layers) // 3].conv
+    layers = model.layers_of(training.network, nn.Conv2D)
+    layer = layers[len(layers) // 3]
 
     def wider(inputs: Any) -> Any:
         output = nn.functional.conv2d(

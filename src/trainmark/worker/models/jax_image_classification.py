@@ -111,17 +111,12 @@ class Network(nn.Module):
         return nn.Dense(self.classes, kernel_init=CLASSIFIER, name="classifier", **types)(x.mean((1, 2)))
 
 
-def build_model(name: str, classes: int, precision: Precision) -> nn.Module:
-    """Return the network; its parameters are made by ``init``."""
-    return Network(name, classes, precision)
-
-
-def init(model: Any, name: str, image_size: int, seed: int) -> tuple[Any, Any]:
+def init(model: Network, image_size: int, seed: int) -> tuple[Any, Any]:
     """Return fresh parameters and running statistics; the number of parameters is asserted. May be traced."""
     # Of JAX's generators the one whose programs compile in half the time.
     variables = model.init(jax.random.key(seed, impl="rbg"), jnp.zeros((1, image_size, image_size, 3)))
     found = sum(leaf.size for leaf in jax.tree.leaves(variables["params"]))
-    assert_parameters(found, ARCHITECTURES[name].parameters(model.classes))
+    assert_parameters(found, ARCHITECTURES[model.model].parameters(model.classes))
     return variables["params"], variables["batch_stats"]
 
 
@@ -266,11 +261,11 @@ class JaxImageTraining(JaxTraining, ImageTraining):
 
     def build(self) -> None:
         settings, recipe = self.settings, self.settings.recipe
-        model = build_model(settings.model, settings.classes, self.precision)
+        model = Network(settings.model, settings.classes, self.precision)
         self._outputs: list[tuple[str, tuple[int, ...]]] = []
         self._compiled = CompiledConvolutions()
         self.take_over(
-            lambda: init(model, settings.model, settings.image_size, settings.seed),
+            lambda: init(model, settings.image_size, settings.seed),
             make_loss(model, recipe, self._normalise),
             optimizer(recipe, None if recipe.bn_weight_decay else all_but_batch_norm),
         )

@@ -17,12 +17,11 @@ from ..tasks.image_classification.architectures import ARCHITECTURES, NORM_EPSIL
 from ..tasks.image_classification.settings import ImageRecipe, ImageSettings
 from ..tasks.image_classification.training import ImageTraining
 
-SHARED = ("weight", "bias", "running_mean", "running_var")
-NORM_VECTORS = dict(zip(SHARED, ("gamma", "beta", "moving_mean", "moving_variance")))
+VECTORS = {"weight": "gamma", "bias": "beta", "running_mean": "moving_mean", "running_var": "moving_variance"}
 
 
-def convolution(description: Convolution) -> list[nn.Cell]:
-    """Return the convolution and its batch norm; weights are normal of variance 2 / fan-in.
+def unit(description: Convolution, relu: bool = True) -> list[nn.Cell]:
+    """Return a convolution, its weights normal of variance 2 / fan-in, its batch norm and, if wanted, a ReLU.
 
     ``pad_mode="pad"`` with explicit padding: MindSpore's default, "same", pads more on the right.
     """
@@ -38,12 +37,7 @@ def convolution(description: Convolution) -> list[nn.Cell]:
         weight_init=HeNormal(mode="fan_in", nonlinearity="relu"),
     )
     norm = nn.BatchNorm2d(description.outputs, eps=NORM_EPSILON, momentum=NORM_MOMENTUM)
-    return [conv, norm]
-
-
-def activated(description: Convolution) -> list[nn.Cell]:
-    """Return the convolution, its norm, and a ReLU."""
-    return [*convolution(description), nn.ReLU()]
+    return [conv, norm, nn.ReLU()] if relu else [conv, norm]
 
 
 class Bottleneck(nn.Cell):
@@ -51,10 +45,10 @@ class Bottleneck(nn.Cell):
 
     def __init__(self, layers: dict[str, Convolution]) -> None:
         super().__init__()
-        body = [*activated(layers["a"]), *activated(layers["b"]), *convolution(layers["c"])]
+        body = [*unit(layers["a"]), *unit(layers["b"]), *unit(layers["c"], relu=False)]
         self.body = nn.SequentialCell(body)
         short = layers.get("shortcut")
-        self.shortcut = nn.SequentialCell(convolution(short)) if short else nn.Identity()
+        self.shortcut = nn.SequentialCell(unit(short, relu=False)) if short else nn.Identity()
         self.relu = nn.ReLU()
 
     def construct(self, x: Any) -> Any:
@@ -78,7 +72,7 @@ class Network(nn.Cell):
 def build_network(name: str, classes: int) -> nn.Cell:
     """Return the network with fresh weights in FP32; its number of parameters is asserted."""
     architecture, pool = ARCHITECTURES[name], nn.MaxPool2d(3, stride=2, pad_mode="pad", padding=1)
-    layers = architecture.in_order(activated, pool, Bottleneck)
+    layers = architecture.in_order(unit, pool, Bottleneck)
     network = Network(layers, architecture.features, classes)
     found = sum(parameter.size for parameter in network.trainable_params())
     assert_parameters(found, architecture.parameters(classes))
@@ -126,7 +120,7 @@ class MindSporeImageTraining(MindSporeTraining, ImageTraining):
         (classifier,) = cells(model, nn.Dense)
         convolutions, norms = cells(model, nn.Conv2d), cells(model, nn.BatchNorm2d)
         self._hook = None if self.compiled else convolutions[1].register_forward_hook(self._note)
-        named = observing.by_shared_names(settings.model, convolutions, norms, classifier, NORM_VECTORS)
+        named = observing.by_shared_names(settings.model, convolutions, norms, classifier, VECTORS)
         forward = NetworkWithLoss(
             backend.with_precision(model, self.precision), settings.recipe.label_smoothing
         )

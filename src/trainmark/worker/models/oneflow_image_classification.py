@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import oneflow as flow
 from oneflow import nn
 
 from ..backends.oneflow.backend import OneFlowTraining, as_numpy, count_parameters, sgd
@@ -48,25 +47,12 @@ class Bottleneck(nn.Module):
         return self.relu(out + (x if self.shortcut is None else self.shortcut(x)))
 
 
-class Classifier(nn.Module):
-    """Some layers, the mean over the image, and a linear layer."""
-
-    def __init__(self, layers: list[Any], features: int, classes: int) -> None:
-        super().__init__()
-        self.features = nn.Sequential(*layers)
-        self.pool = nn.AdaptiveAvgPool2d((1, 1))
-        self.classifier = nn.Linear(features, classes)
-
-    def forward(self, images: Any) -> Any:
-        """Map images (batch, 3, h, w) to logits (batch, classes)."""
-        return self.classifier(flow.flatten(self.pool(self.features(images)), 1))
-
-
 def build_network(name: str, classes: int) -> Any:
     """Return the network with fresh weights in FP32; its number of parameters is asserted."""
     architecture, pool = ARCHITECTURES[name], nn.MaxPool2d(kernel_size=3, stride=2, padding=1)
     layers = architecture.in_order(lambda conv: [*_convolution(conv), nn.ReLU()], pool, Bottleneck)
-    network = Classifier(layers, architecture.features, classes)
+    classifier = nn.Linear(architecture.features, classes)
+    network = nn.Sequential(*layers, nn.AdaptiveAvgPool2d((1, 1)), nn.Flatten(), classifier)
     assert_parameters(count_parameters(network), architecture.parameters(classes))
     return network
 
@@ -93,16 +79,6 @@ def _modules(network: Any, kind: Any) -> list[Any]:
     return [module for module in network.modules() if isinstance(module, kind)]
 
 
-def make_optimizer(network: Any, settings: ImageSettings, device: Any) -> Any:
-    """Return SGD, with batch-norm weights and biases in a group that does not decay unless requested."""
-    recipe = settings.recipe
-    groups: dict[bool, list[Any]] = {False: [], True: []}
-    for module in network.modules():
-        groups[isinstance(module, nn.BatchNorm2d)] += module.parameters(recurse=False)
-    norm_decay = recipe.weight_decay if recipe.bn_weight_decay else 0.0
-    return sgd([(groups[False], recipe.weight_decay), (groups[True], norm_decay)], recipe, device)
-
-
 class OneFlowImageTraining(OneFlowTraining, ImageTraining):
     """An image network, its loss, and hooks in its convolutions.
 
@@ -124,8 +100,17 @@ class OneFlowImageTraining(OneFlowTraining, ImageTraining):
             network,
             SmoothedCrossEntropy(settings.recipe.label_smoothing).to(self.device),
             observing.by_shared_names(settings.model, self._convolutions, norms, classifier),
-            lambda wrapped: make_optimizer(wrapped, settings, self.device),
+            self.make_optimizer,
         )
+
+    def make_optimizer(self, network: Any) -> Any:
+        """Return SGD, with batch-norm weights and biases in a group that does not decay unless requested."""
+        recipe = self.settings.recipe
+        groups: dict[bool, list[Any]] = {False: [], True: []}
+        for module in network.modules():
+            groups[isinstance(module, nn.BatchNorm2d)] += module.parameters(recurse=False)
+        norm_decay = recipe.weight_decay if recipe.bn_weight_decay else 0.0
+        return sgd([(groups[False], recipe.weight_decay), (groups[True], norm_decay)], recipe, self.device)
 
     def forward(self) -> tuple[Any, Any]:
         images, labels = self.batch

@@ -22,92 +22,62 @@ from ..tasks.image_classification.settings import ImageSettings
 from ..tasks.image_classification.training import ImageTraining
 
 
-class Options:
-    """The common settings of a network's layers: the layout, and whether batch norm decays."""
+def unit(description: Convolution, layout: str, norm_decays: bool, relu: bool = True) -> list[nn.Layer]:
+    """Return a convolution, its weights of variance 2 / fan-in, its batch norm and, unless it ends a branch, a ReLU.
 
-    def __init__(self, layout: str, bn_weight_decay: bool) -> None:
-        self.data_format, self._bn_weight_decay = layout.upper(), bn_weight_decay
-
-    def norm_attribute(self) -> ParamAttr:
-        """Return the attribute of a scale or shift; a regularizer of its own goes before the optimizer's."""
-        return ParamAttr(regularizer=None if self._bn_weight_decay else L2Decay(0.0))
-
-
-class ConvNorm(nn.Layer):
-    """A convolution, its batch norm and, unless it ends a branch, a ReLU."""
-
-    def __init__(self, description: Convolution, options: Options, activated: bool = True) -> None:
-        """Draw weights of variance 2 / fan-in. Paddle's batch-norm momentum is the share that is kept."""
-        super().__init__()
-        self.description = description
-        self.conv = nn.Conv2D(
-            description.inputs,
-            description.outputs,
-            description.kernel,
-            stride=description.stride,
-            padding=description.padding,
-            groups=description.groups,
-            weight_attr=ParamAttr(initializer=KaimingNormal(nonlinearity="relu")),
-            bias_attr=False,
-            data_format=options.data_format,
-        )
-        self.norm = nn.BatchNorm2D(
-            description.outputs,
-            momentum=NORM_MOMENTUM,
-            epsilon=NORM_EPSILON,
-            weight_attr=options.norm_attribute(),
-            bias_attr=options.norm_attribute(),
-            data_format=options.data_format,
-        )
-        self.act = nn.ReLU() if activated else None
-
-    def forward(self, x: Any) -> Any:
-        """Map a batch of images in the network's layout to one with the convolution's channels."""
-        x = self.norm(self.conv(x))
-        return x if self.act is None else self.act(x)
+    Paddle's batch-norm momentum is the share that is kept.
+    """
+    conv = nn.Conv2D(
+        description.inputs,
+        description.outputs,
+        description.kernel,
+        stride=description.stride,
+        padding=description.padding,
+        groups=description.groups,
+        weight_attr=ParamAttr(initializer=KaimingNormal(nonlinearity="relu")),
+        bias_attr=False,
+        data_format=layout.upper(),
+    )
+    # A regularizer of a parameter's own goes before the optimizer's.
+    scale, shift = (ParamAttr(regularizer=None if norm_decays else L2Decay(0.0)) for _ in range(2))
+    norm = nn.BatchNorm2D(
+        description.outputs, NORM_MOMENTUM, NORM_EPSILON, scale, shift, data_format=layout.upper()
+    )
+    return [conv, norm, nn.ReLU()] if relu else [conv, norm]
 
 
 class Bottleneck(nn.Layer):
     """1x1 to the width, 3x3 with the stride, 1x1 to four times the width, and the shortcut beside them."""
 
-    def __init__(self, layers: dict[str, Convolution], options: Options) -> None:
+    def __init__(self, layers: dict[str, Convolution], layout: str, norm_decays: bool) -> None:
         super().__init__()
-        self.a, self.b = ConvNorm(layers["a"], options), ConvNorm(layers["b"], options)
-        self.c = ConvNorm(layers["c"], options, activated=False)
-        short = layers.get("shortcut")
-        self.shortcut = None if short is None else ConvNorm(short, options, activated=False)
+        units = {word: unit(layers[word], layout, norm_decays, word in ("a", "b")) for word in layers}
+        self.body = nn.Sequential(*units["a"], *units["b"], *units["c"])
+        self.shortcut = nn.Sequential(*units["shortcut"]) if "shortcut" in units else None
         self.act = nn.ReLU()
 
     def forward(self, x: Any) -> Any:
         """Map (batch, channels, h, w) to (batch, 4 * width, h / stride, w / stride)."""
-        out = self.c(self.b(self.a(x)))
+        out = self.body(x)
         return self.act(out + (x if self.shortcut is None else self.shortcut(x)))
 
 
-class Network(nn.Layer):
-    """Some layers, the mean over the image, and a linear layer, its weights uniform within 1 / sqrt(features)."""
+def build_network(name: str, classes: int, layout: str, norm_decays: bool) -> nn.Sequential:
+    """Return the network from images to logits with fresh weights in FP32; its number of parameters is asserted.
 
-    def __init__(self, layers: list[nn.Layer], features: int, classes: int, options: Options) -> None:
-        super().__init__()
-        self.features = nn.Sequential(*layers)
-        self.pool = nn.AdaptiveAvgPool2D(1, data_format=options.data_format)
-        bound = 1 / math.sqrt(features)
-        self.linear = nn.Linear(features, classes, weight_attr=ParamAttr(initializer=Uniform(-bound, bound)))
-
-    def forward(self, images: Any) -> Any:
-        """Map images (batch, 3, h, w) to logits (batch, classes)."""
-        return self.linear(self.pool(self.features(images)).flatten(1))
-
-
-def build_network(name: str, classes: int, options: Options) -> nn.Layer:
-    """Return the network with fresh weights in FP32; its number of parameters is asserted."""
-    architecture = ARCHITECTURES[name]
+    The classifier's weights are uniform within 1 / sqrt(features).
+    """
+    architecture, data_format = ARCHITECTURES[name], layout.upper()
     layers = architecture.in_order(
-        lambda description: [ConvNorm(description, options)],
-        nn.MaxPool2D(3, stride=2, padding=1, data_format=options.data_format),
-        lambda block: Bottleneck(block, options),
+        lambda description: unit(description, layout, norm_decays),
+        nn.MaxPool2D(3, stride=2, padding=1, data_format=data_format),
+        lambda block: Bottleneck(block, layout, norm_decays),
     )
-    network = Network(layers, architecture.features, classes, options)
+    bound = 1 / math.sqrt(architecture.features)
+    uniform = ParamAttr(initializer=Uniform(-bound, bound))
+    classifier = nn.Linear(architecture.features, classes, weight_attr=uniform)
+    pool = nn.AdaptiveAvgPool2D(1, data_format=data_format)
+    network = nn.Sequential(*layers, pool, nn.Flatten(), classifier)
     assert_parameters(backend.count_parameters(trainable(network)), architecture.parameters(classes))
     return network
 
@@ -117,9 +87,9 @@ def trainable(network: nn.Layer) -> list[Any]:
     return [parameter for parameter in network.parameters() if parameter.trainable]
 
 
-def conv_norms(network: nn.Layer) -> list[ConvNorm]:
-    """Return the convolutions with their norms."""
-    return [layer for layer in network.sublayers() if isinstance(layer, ConvNorm)]
+def layers_of(network: nn.Layer, kind: Any) -> list[Any]:
+    """Return the layers of a kind, in the order of the description."""
+    return [layer for layer in network.sublayers() if isinstance(layer, kind)]
 
 
 class Learner(nn.Layer):
@@ -149,9 +119,8 @@ _VECTORS = {"weight": "weight", "bias": "bias", "running_mean": "_mean", "runnin
 
 def named_tensors(network: nn.Layer, model: str) -> dict[str, Any]:
     """Return the network's parameters and running statistics by the names of ``Architecture.shapes``."""
-    units = conv_norms(network)
-    convolutions, norms = [unit.conv for unit in units], [unit.norm for unit in units]
-    return observing.by_shared_names(model, convolutions, norms, network.linear, _VECTORS)
+    convolutions, norms = layers_of(network, nn.Conv2D), layers_of(network, nn.BatchNorm2D)
+    return observing.by_shared_names(model, convolutions, norms, network[-1], _VECTORS)
 
 
 def _describe(conv: Any, output: Any) -> observing.Described:
@@ -179,13 +148,13 @@ class PaddleImageTraining(PaddleTraining, ImageTraining):
 
     def build(self) -> None:
         settings = self.settings
-        options = Options(settings.layout, settings.recipe.bn_weight_decay)
-        self.network = build_network(settings.model, settings.classes, options)
-        self._units = conv_norms(self.network)
+        norm_decays = settings.recipe.bn_weight_decay
+        self.network = build_network(settings.model, settings.classes, settings.layout, norm_decays)
+        self._convolutions = layers_of(self.network, nn.Conv2D)
         self._output: tuple[str, tuple[int, ...]] | None = None
         # Behind the second convolution, whose input has been through the stem. ``to_static`` calls the hook once, with
         # a value of the program that it makes: it has the type that the compiled step computes in.
-        self._hook = self._units[1].conv.register_forward_post_hook(self._note)
+        self._hook = self._convolutions[1].register_forward_post_hook(self._note)
         learner = Learner(self.network, settings.recipe.label_smoothing)
         self.take_over(learner, trainable(self.network), specification(settings))
 
@@ -214,7 +183,7 @@ class PaddleImageTraining(PaddleTraining, ImageTraining):
         return observing.config_by_shapes(
             self.settings.model,
             self._output,
-            type_name(self._units[1].conv.weight.dtype),
+            type_name(self._convolutions[1].weight.dtype),
             **backend.tf32_switches(),
             unseen=("weight_layout",),
             others={"compiled_programs": self.compiled_programs()},
@@ -224,8 +193,10 @@ class PaddleImageTraining(PaddleTraining, ImageTraining):
         return named_tensors(self.network, self.settings.model)
 
     def observe(self) -> Observation:
-        convolutions, register = [unit.conv for unit in self._units], nn.Layer.register_forward_post_hook
-        hooks, found = observing.note_convolutions(self.settings.model, convolutions, register, _describe)
+        register = nn.Layer.register_forward_post_hook
+        hooks, found = observing.note_convolutions(
+            self.settings.model, self._convolutions, register, _describe
+        )
         with hooked(hooks):
             logits, loss = self._forward()
         return Observation(self.own_gradients(loss), float(loss), logits.numpy(), found)
@@ -234,9 +205,9 @@ class PaddleImageTraining(PaddleTraining, ImageTraining):
         """Do the step, and return the types of its layers: by hooks, or in the compiled program, and its images."""
         program = None if self.settings.compiler == NONE else self.compiled_program()
         images: list[Any] = []
-        norms = [(unit.description.name, unit.norm) for unit in self._units]
-        products = [(unit.description.name, unit.conv) for unit in self._units]
-        products.append(("classifier", self.network.linear))
+        names = [layer.name for layer in ARCHITECTURES[self.settings.model].convolutions]
+        norms = list(zip(names, layers_of(self.network, nn.BatchNorm2D)))
+        products = [*zip(names, self._convolutions), ("classifier", self.network[-1])]
         hooks = [self._learner.register_forward_pre_hook(lambda _layer, given: images.append(given[0]))]
         not_training: list[str] = []
 

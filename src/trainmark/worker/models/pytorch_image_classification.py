@@ -69,20 +69,6 @@ class Bottleneck(nn.Module):
         return self.relu(out)
 
 
-class Network(nn.Module):
-    """Some layers, the mean over the image, and a linear classifier."""
-
-    def __init__(self, layers: list[nn.Module], features: int, classes: int) -> None:
-        super().__init__()
-        self.features = nn.Sequential(*layers)
-        self.pool = nn.AdaptiveAvgPool2d(1)
-        self.classifier = nn.Linear(features, classes)
-
-    def forward(self, images: Any) -> Any:
-        """Map images (batch, 3, h, w) to logits (batch, classes)."""
-        return self.classifier(self.pool(self.features(images)).flatten(1))
-
-
 def build_model(name: str, classes: int, compiler: str = NONE) -> nn.Module:
     """Return the network with fresh weights in FP32; its number of parameters is asserted.
 
@@ -100,16 +86,10 @@ def build_model(name: str, classes: int, compiler: str = NONE) -> nn.Module:
         layers = architecture.in_order(
             lambda layer: [*convolution(layer), nn.ReLU(inplace=True)], pool, Bottleneck
         )
-        model = Network(layers, architecture.features, classes)
+        classifier = nn.Linear(architecture.features, classes)
+        model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), classifier)
     assert_parameters(count_parameters(model), architecture.parameters(classes))
     return model
-
-
-def convert_weights(model: nn.Module, dtype: Any) -> None:
-    """Keep the weights in ``dtype``, but batch norm in FP32, as cuDNN computes it."""
-    for module in model.modules():
-        if isinstance(module, (nn.Conv2d, nn.Linear)):
-            module.to(dtype)
 
 
 PRODUCTS = ("convolution", "_convolution", "addmm", "mm", "bmm", "baddbmm", "linear")
@@ -125,13 +105,17 @@ class _OperandTypes(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.called: str | None = None
+        self._called: str | None = None
         self.types: dict[str, str] = {}
 
+    def enter(self, name: str | None, *_module_and_values: Any) -> None:
+        """Note for this module from here on; for None, nothing."""
+        self._called = name
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if self.called is not None and func.overloadpacket.__name__ in PRODUCTS:
+        if self._called is not None and func.overloadpacket.__name__ in PRODUCTS:
             operands = (value for value in args[::-1] if isinstance(value, torch.Tensor))
-            self.types[self.called] = type_name(next(value for value in operands if value.dim() > 1).dtype)
+            self.types[self._called] = type_name(next(value for value in operands if value.dim() > 1).dtype)
         return func(*args, **(kwargs or {}))
 
 
@@ -139,16 +123,8 @@ class _OperandTypes(TorchDispatchMode):
 def operand_types(modules: Sequence[tuple[str, nn.Module]]) -> Iterator[dict[str, str]]:
     """Yield a dictionary that gets, by the names of modules, the types of their products' operands."""
     noted = _OperandTypes()
-    hooks: list[Any] = []
-    for name, module in modules:
-
-        def enter(_module: Any, _given: Any, name: str = name) -> None:
-            noted.called = name
-
-        def leave(_module: Any, _given: Any, _output: Any) -> None:
-            noted.called = None
-
-        hooks += [module.register_forward_pre_hook(enter), module.register_forward_hook(leave)]
+    hooks = [module.register_forward_pre_hook(partial(noted.enter, name)) for name, module in modules]
+    hooks += [module.register_forward_hook(partial(noted.enter, None)) for _, module in modules]
     with hooked(hooks), noted:
         yield noted.types
 
@@ -160,38 +136,6 @@ def _describe(conv: Any, output: Any) -> observing.Described:
 
 def _modules(model: nn.Module, kind: Any) -> list[Any]:
     return [module for module in model.modules() if isinstance(module, kind)]
-
-
-class Witness:
-    """Watches the output of the network's second convolution, through a forward hook.
-
-    The second, because its input has been through the stem: its type and layout are those of the network's
-    inside. Under torch.compile the hook is compiled with the network and notes what the compiled step has; it must
-    stay then, since taking it away would compile the network again.
-    """
-
-    def __init__(self, model: nn.Module) -> None:
-        self.dtype: Any = None
-        self.batch: int | None = None
-        self.orders = (False, False)
-        self._stem, second = _modules(model, nn.Conv2d)[:2]
-        self.hook = second.register_forward_hook(self._see)
-
-    def _see(self, _module: nn.Module, _inputs: Any, output: Any) -> None:
-        self.dtype, self.batch, self.orders = output.dtype, output.shape[0], _orders(output)
-
-    def observed(self, **others: Any) -> observing.ObservedConfig:
-        """Return what was seen, and torch's TF32 switches."""
-        weight = self._stem.weight
-        return observing.ObservedConfig(
-            compute_dtype=None if self.dtype is None else type_name(self.dtype),
-            weight_dtype=type_name(weight.dtype),
-            activation_layout=LAYOUTS[self.orders],
-            weight_layout=LAYOUTS[_orders(weight)],
-            batch_per_device=self.batch,
-            **tf32_switches(),
-            others=others,
-        )
 
 
 LAYOUTS = {(True, True): "either", (True, False): "nchw", (False, True): "nhwc", (False, False): "neither"}
@@ -223,9 +167,15 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
         settings = self.settings
         with self._device:
             model = build_model(settings.model, settings.classes, settings.compiler)
-        convert_weights(model, getattr(torch, self.precision.weights))
+        for layer in _modules(model, (nn.Conv2d, nn.Linear)):
+            # Batch norm stays in FP32, as cuDNN computes it.
+            layer.to(getattr(torch, self.precision.weights))
         model.to(memory_format=memory_format(settings.layout))
-        self._witness = Witness(model)
+        self._stem, second = _modules(model, nn.Conv2d)[:2]
+        self._observed: tuple[Any, int | None, tuple[bool, bool]] = (None, None, (False, False))
+        # Behind the second convolution, whose input has been through the stem. Under torch.compile the hook is compiled
+        # with the network and notes what the compiled step has.
+        self._hook = second.register_forward_hook(self._see)
         self.loss = nn.CrossEntropyLoss(label_smoothing=settings.recipe.label_smoothing)
         # By itself the compiler lays convolutions out with the channels last where it expects a gain.
         inductor = {"layout_optimization": settings.layout == "nhwc"}
@@ -300,11 +250,26 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
         with self.autocast:
             return self.model(self.batch[0])
 
+    def _see(self, _module: nn.Module, _inputs: Any, output: Any) -> None:
+        self._observed = (output.dtype, output.shape[0], _orders(output))
+
     def observed_config(self) -> observing.ObservedConfig:
-        """Return what the witness saw; its hook stays in a compiled network."""
+        """Return the observations of the second convolution, and torch's TF32 switches.
+
+        The hook stays in a compiled network, which would be compiled again without it.
+        """
         if self.settings.compiler == NONE:
-            self._witness.hook.remove()
-        return self._witness.observed(compile_cache_hits=cache_hits(self.settings.compiler))
+            self._hook.remove()
+        dtype, batch, orders = self._observed
+        return observing.ObservedConfig(
+            compute_dtype=None if dtype is None else type_name(dtype),
+            weight_dtype=type_name(self._stem.weight.dtype),
+            batch_per_device=batch,
+            **tf32_switches(),
+            activation_layout=LAYOUTS[orders],
+            weight_layout=LAYOUTS[_orders(self._stem.weight)],
+            others={"compile_cache_hits": cache_hits(self.settings.compiler)},
+        )
 
     COUNTS_UPDATES = False
 
@@ -326,24 +291,24 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
     def _watched(self, step: Callable[[], Any]) -> observing.ObservedLayers:
         """Do ``step``, which calls the model; return the types of its layers' computation and facts of its inputs."""
         outputs: dict[str, str] = {}
-        training: dict[str, bool] = {}
+        not_training: list[str] = []
         inputs: list[Any] = []
 
         def note_output(name: str, _module: Any, _given: Any, output: Any) -> None:
             outputs[name] = type_name(output.dtype)
 
         def note_norm(name: str, norm: Any, _given: Any) -> None:
-            training[name] = norm.training
+            if not norm.training:
+                not_training.append(name)
 
         names = [layer.name for layer in ARCHITECTURES[self.settings.model].convolutions]
         convolutions, norms = (_modules(self.model, kind) for kind in (nn.Conv2d, nn.BatchNorm2d))
         layers = [*zip(names, convolutions), ("classifier", *_modules(self.model, nn.Linear))]
         hooks = [layer.register_forward_hook(partial(note_output, name)) for name, layer in layers]
-        for name, norm in zip(names, norms):
-            hooks.append(norm.register_forward_pre_hook(partial(note_norm, name)))
-        hooks.append(
-            convolutions[0].register_forward_pre_hook(lambda _conv, given: inputs.append(given[0].detach()))
-        )
+        hooks += [
+            *(norm.register_forward_pre_hook(partial(note_norm, name)) for name, norm in zip(names, norms)),
+            convolutions[0].register_forward_pre_hook(lambda _conv, given: inputs.append(given[0].detach())),
+        ]
         with hooked(hooks), operand_types(layers) as operands:
             step()
         if not inputs:
@@ -354,7 +319,7 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
             image_size=(images.shape[2], images.shape[3]),
             input_mean=float(images.mean()),
             input_deviation=float(images.std()),
-            not_training=[name for name, trains in training.items() if not trains],
+            not_training=not_training,
         )
 
     def to_batch(self, images: Any, labels: Any) -> Batch:

@@ -33,16 +33,17 @@ from ..tasks.image_classification.known_picture import TFRECORD
 from ..tasks.image_classification.settings import ImageSettings
 from ..tasks.image_classification.training import ImageTraining
 
-LAYOUT = re.compile(r"only supports? (?:the )?NHWC|NHWC tensor format", re.IGNORECASE)
-
-
 NO_LAYOUT = (
     "without XLA, TensorFlow computes nchw on a CPU through oneDNN, which is off here "
     "(TF_ENABLE_ONEDNN_OPTS=0, or a CPU without the instructions that it wants)"
 )
 
 FAILURES = (
-    Known(backend.OWN, LAYOUT, lambda _error, _found: RunError(UNSUPPORTED, NO_LAYOUT)),
+    Known(
+        backend.OWN,
+        re.compile(r"only supports? (?:the )?NHWC|NHWC tensor format", re.IGNORECASE),
+        lambda _error, _found: RunError(UNSUPPORTED, NO_LAYOUT),
+    ),
     *backend.FAILURES,
 )
 
@@ -62,14 +63,15 @@ class FusedBatchNormalization(keras.layers.Layer):
 
     def build(self, input_shape: Any) -> None:
         """Make scale, shift and running statistics, in FP32 whatever the compute type is."""
-        kind = {"shape": (input_shape[-1 if self._layout == "NHWC" else 1],), "dtype": "float32"}
-        still = {**kind, "trainable": False}
-        self.gamma = self.add_weight(name="gamma", initializer="ones", autocast=False, **kind)
-        self.beta = self.add_weight(name="beta", initializer="zeros", autocast=False, **kind)
-        self.moving_mean = self.add_weight(name="moving_mean", initializer="zeros", autocast=False, **still)
-        self.moving_variance = self.add_weight(
-            name="moving_variance", initializer="ones", autocast=False, **still
-        )
+        channels = input_shape[-1 if self._layout == "NHWC" else 1]
+
+        def vector(name: str, value: str, trainable: bool = True) -> Any:
+            own = {"shape": (channels,), "initializer": value, "dtype": "float32", "trainable": trainable}
+            return self.add_weight(**own, autocast=False, name=name)
+
+        self.gamma, self.beta = vector("gamma", "ones"), vector("beta", "zeros")
+        self.moving_mean = vector("moving_mean", "zeros", trainable=False)
+        self.moving_variance = vector("moving_variance", "ones", trainable=False)
 
     def call(self, inputs: Any) -> Any:
         """Return the normalised batch in the type of ``inputs``, and move the running statistics."""
@@ -147,20 +149,14 @@ def build_network(settings: ImageSettings) -> tuple[Any, dict[str, Any]]:
 
 
 def _convolution(conv: Convolution, padding: str, data_format: str) -> Any:
-    name, shape = (
-        conv.name + ".conv",
-        {"strides": conv.stride, "padding": padding, "data_format": data_format},
-    )
+    own = {"strides": conv.stride, "padding": padding, "data_format": data_format, "use_bias": False}
+    own["name"] = conv.name + ".conv"
     if conv.groups == 1:
-        return layers.Conv2D(
-            conv.outputs, conv.kernel, use_bias=False, kernel_initializer="he_normal", name=name, **shape
-        )
+        return layers.Conv2D(conv.outputs, conv.kernel, kernel_initializer="he_normal", **own)
     assert conv.groups == conv.inputs == conv.outputs
     # Keras takes all channels for the fan-in of a depthwise kernel; it is the kernel's area.
     he_normal = keras.initializers.RandomNormal(stddev=math.sqrt(2 / conv.kernel**2))
-    return layers.DepthwiseConv2D(
-        conv.kernel, use_bias=False, depthwise_initializer=he_normal, name=name, **shape
-    )
+    return layers.DepthwiseConv2D(conv.kernel, depthwise_initializer=he_normal, **own)
 
 
 VECTORS = {"weight": "gamma", "bias": "beta", "running_mean": "moving_mean", "running_var": "moving_variance"}
