@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import nn
 
 from ..backends.pytorch import backend
-from ..backends.pytorch.backend import ProductTraining, count_parameters, noting, type_name
+from ..backends.pytorch.backend import ProductTraining, count_parameters, type_name
 from ..backends.pytorch.collectives import Exchange
 from ..core.backend import Observation
 from ..core.facts import assert_parameters
@@ -21,14 +21,13 @@ from ..core.settings import LAMB
 from ..pytorch_fast import attention, packed_attention
 from ..pytorch_fast.compilers import COMPILED_FUSED, NONE, cache_hits, captures
 from ..pytorch_fast.optimizers import adaptive, moments, steps_taken
-from ..pytorch_fast.scaled_linear import operand_type, scale_products, set_plain
+from ..pytorch_fast.scaled_linear import scale_products, set_plain
 from ..pytorch_fast.sharding import Sharded, check_sharding, compile_blocks, shard, unshard
 from ..tasks.causal_lm.architectures import ARCHITECTURES, Llama
 from ..tasks.causal_lm.packing import predicted
 from ..tasks.causal_lm.settings import FSDP2, FULL, NO_CHECKPOINTING, CausalSettings, LanguageSettings
-from ..tasks.causal_lm.task import ObservedLayers
 from ..tasks.causal_lm.training import LanguageTraining, ObservedConfig
-from ..tasks.products import STREAM
+from ..tasks.products import STREAM, ObservedLayers
 from .pytorch_decoders import Decoder, GptModel, LanguageModel, LlamaModel
 
 
@@ -39,20 +38,6 @@ def build_model(name: str, length: int) -> Decoder:
     model = LlamaModel(description, length) if isinstance(description, Llama) else GptModel(description)
     assert_parameters(count_parameters(model), description.parameters())
     return model
-
-
-def watched(model: LanguageModel, step: Callable[[], Any]) -> ObservedLayers:
-    """Do ``step``, in which the model is called, and return what its products computed in, and on how many tokens."""
-    types: dict[str, str] = {}
-    lengths: list[int] = []
-
-    def note(name: str, product: Any, given: Any, output: Any) -> None:
-        types[name] = type_name(operand_type(product, output))
-        lengths.append(given[0].shape[1])
-
-    with noting(model, note):
-        step()
-    return ObservedLayers(types, lengths[0] if lengths else None)
 
 
 WHOLE, FEW = 1 << 28, 1 << 18
@@ -214,18 +199,6 @@ class PyTorchLanguageTraining(ProductTraining, LanguageTraining):
         }
         return backend.read({**tensors, **large})
 
-    def observed_step(self, index: int) -> ObservedLayers:
-        """Run the step and observe its products; for a compiled step, in the same pass without the compiler."""
-        if self.settings.compiler == NONE:
-            return watched(self.model, lambda: self.step(index))
-        observed = watched(self.model, self._logits)
-        self.step(index)
-        return observed
-
-    def _logits(self) -> Any:
-        """Return the logits of the batch, or of enough of it for the step that is watched."""
-        return self.all_logits()
-
     def observe(self) -> Observation:
         with self.autocast:
             return super().observe()
@@ -378,14 +351,14 @@ class PyTorchDecoderTraining(PyTorchLanguageTraining):
         for block in blocks:
             block.compiled = None
         try:
-            observed = watched(self.model, self._logits)
+            observed = self.watched(self.watched_pass)
         finally:
             for block, call in zip(blocks, compiled):
                 block.compiled = call
         self.step(index)
         return observed
 
-    def _logits(self) -> Any:
+    def watched_pass(self) -> Any:
         with torch.no_grad(), self.autocast:
             return self.model.batch_logits(*self.first_part(self.batch))
 

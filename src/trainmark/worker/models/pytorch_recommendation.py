@@ -8,14 +8,14 @@ from torch import nn
 from torch.nn import functional
 
 from ..backends.pytorch import backend
-from ..backends.pytorch.backend import NamedModel, ProductTraining, count_parameters, noting, type_name
+from ..backends.pytorch.backend import NamedModel, ProductTraining, count_parameters, type_name
 from ..backends.pytorch.collectives import DDP
 from ..core.arguments import NATIVE
 from ..core.facts import assert_parameters
 from ..core.optimizers import Moments
 from ..core.outcomes import UNSUPPORTED, RunError
 from ..core.settings import AdamRecipe
-from ..pytorch_fast.compilers import NONE, cache_hits
+from ..pytorch_fast.compilers import cache_hits
 from ..pytorch_fast.optimizers import LazyAdam, adaptive, moments, sgd, steps_taken
 from ..tasks.recommendation.architectures import (
     DEEP,
@@ -210,22 +210,6 @@ class PyTorchClickTraining(ClickTraining, ProductTraining):
     def read_batch(self) -> tuple[Any, ...]:
         """Return the batch at hand in its own types: FP32 has no room for the numbers of all rows."""
         return tuple(tensor.cpu().numpy().copy() for tensor in self.batch)
-
-    def observed_step(self, index: int) -> dict[str, str]:
-        """Do the step; return the products' types: in it, or of a compiled one in a pass without the compiler."""
-        types: dict[str, str] = {}
-
-        def note(name: str, _product: Any, _given: Any, output: Any) -> None:
-            types[name] = type_name(output.dtype)
-
-        with noting(self.model, note):
-            if self.settings.compiler == NONE:
-                self.step(index)
-            else:
-                self.all_logits()
-        if self.settings.compiler != NONE:
-            self.step(index)
-        return types
 
 
 open_training = PyTorchClickTraining

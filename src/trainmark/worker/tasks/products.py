@@ -1,7 +1,7 @@
 """Observations of a pass of a model made of matrix products, for the check of equal work and the verification."""
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..core.backend import Observation
@@ -76,6 +76,13 @@ def describe_products(observed: Observation) -> dict[str, Any]:
 def describe_logits(observed: Observation) -> dict[str, Any]:
     """Return the sketch of the logits, ready for JSON: of a vocabulary of 50 000 they are millions."""
     return {"logits": sketch("logits", observed.logits)}
+
+
+class ObservedLayers(NamedTuple):
+    """A step's products: the type of each one's result by name, and the shape of what the first one got."""
+
+    types: Mapping[str, str]
+    first_input: Sequence[int] | None = None
 
 
 def check_types(

@@ -24,7 +24,7 @@ from ...core.training import NONE, Training
 from ...core.window import DeviceTimers, EventTimers, HostTimers, slots_for
 from ...pytorch_fast import compilers
 from ...pytorch_fast.scaled_linear import OPERAND, operand_type, products_in_fp8
-from ...tasks.products import NamedProducts, ObservedProduct, observe_product
+from ...tasks.products import NamedProducts, ObservedLayers, ObservedProduct, observe_product
 from .collectives import Exchange, Group, WhileComputed, check_gradients, choose_device, choose_exchange
 
 PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16", "fp16", "bf16", "fp8")
@@ -492,6 +492,31 @@ class ProductTraining(PyTorchTraining):
         """Return the logits of the whole batch, by the model itself."""
         with torch.no_grad(), self.autocast:
             return self.model.batch_logits(*self.batch)
+
+    def watched_pass(self) -> Any:
+        """Pass the batch, or enough of it to observe the products of a compiled step, without the compiler."""
+        return self.all_logits()
+
+    def watched(self, step: Callable[[], Any]) -> ObservedLayers:
+        """Do ``step``, in which the model is called, and return the types that its products computed in."""
+        types: dict[str, str] = {}
+        inputs: list[Any] = []
+
+        def note(name: str, product: Any, given: Any, output: Any) -> None:
+            types[name] = type_name(operand_type(product, output))
+            inputs.append(given[0].shape)
+
+        with noting(self.model, note):
+            step()
+        return ObservedLayers(types, inputs[0] if inputs else None)
+
+    def observed_step(self, index: int) -> ObservedLayers:
+        """Run the step and observe its products; for a compiled step, in a pass without the compiler."""
+        if self.settings.compiler == NONE:
+            return self.watched(lambda: self.step(index))
+        observed = self.watched(self.watched_pass)
+        self.step(index)
+        return observed
 
     def named_tensors(self) -> dict[str, Any]:
         return self.model.named_tensors()

@@ -3,14 +3,14 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from ...core.backend import Observation
 from ...core.facts import Expected
 from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.settings import AdamRecipe
 from ...core.task import Check, PlainLoss, Task, Verified
-from ..products import check_types, describe_logits, describe_products
+from ..products import ObservedLayers, check_types, describe_logits, describe_products
 from .architectures import ARCHITECTURES, Llama, is_norm
 from .packing import DOCUMENTS, attended, number, pack, predicted
 from .settings import ADAM_FIELDS, LLAMA_RECIPE, CausalSettings, LanguageSettings, add_flags
@@ -29,13 +29,6 @@ def count_sequences(source: str, length: int) -> int | None:
     except (OSError, ValueError, KeyError):
         return None
     return (tokens - 1) // length
-
-
-class ObservedLayers(NamedTuple):
-    """A step's products: the type of each one's result by name, and how many tokens of a sequence the first one got."""
-
-    types: Mapping[str, str]
-    sequence_length: int | None
 
 
 USEFUL, LARGEST_SHARE = "useful_tokens", 0.5
@@ -77,7 +70,7 @@ class TextTask(Task[Text]):
         self, settings: Text, expected: Expected, observed: ObservedLayers | None, alone: Any
     ) -> Verified:
         """Check the types of the products in the step after the window, and the length of its sequences."""
-        length = None if observed is None else observed.sequence_length
+        length = observed.first_input[1] if observed and observed.first_input else None
         if observed is None and isinstance(alone, Observation) and alone.operations:
             length = alone.operations[0].output[1]
         found = check_types(expected, None if observed is None else observed.types.items())

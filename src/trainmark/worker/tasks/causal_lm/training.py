@@ -70,8 +70,8 @@ class LanguageTraining(Training):
     A batch is an int64 array of tokens (batch, length + 1), and of packed sequences a second one of their ``documents``
     (``packing.py``): their loss is the mean over the tokens that ``predicted`` counts, of all ranks.
 
-    ``observed_config`` returns ``ObservedConfig``, ``observe`` the ``Observation`` of ``core/backend.py`` and
-    ``observed_step`` the ``ObservedLayers`` of ``task.py``. ``Decoder.shapes`` has the names and shapes of the weights.
+    ``observed_config`` returns ``ObservedConfig``, ``observed_step`` the ``ObservedLayers`` of ``products.py``.
+    ``Decoder.shapes`` has the names and shapes of the weights.
     """
 
     task: Task[Any] = TASK

@@ -148,7 +148,7 @@ class Recommendation(Task[ClickSettings]):
     def verify_layers(
         self, _settings: ClickSettings, expected: Expected, observed: Any, _alone: Any
     ) -> Verified:
-        return check_types(expected, None if observed is None else observed.items())
+        return check_types(expected, None if observed is None else observed.types.items())
 
     def another(self, settings: ClickSettings, batch: Sequence[Any]) -> Sequence[Any]:
         """Return a batch that looks up mostly other rows."""

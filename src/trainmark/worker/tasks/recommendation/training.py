@@ -31,9 +31,8 @@ class ObservedConfig(facts.ObservedConfig):
 class ClickTraining(DropoutTraining):
     """One rank that trains a recommender.
 
-    Its batch is the ``Batch`` of ``records.py``; ``observed_config`` returns ``ObservedConfig``, ``observe`` the
-    ``Observation`` of ``core/backend.py``, and ``observed_step`` the types of the products by name. Names and shapes of
-    weights are those of ``WideDeep.shapes``.
+    Its batch is the ``Batch`` of ``records.py``; ``observed_config`` returns ``ObservedConfig``, ``observed_step`` the
+    ``ObservedLayers`` of ``products.py``. Names and shapes of weights are those of ``WideDeep.shapes``.
     """
 
     task: Task[Any] = TASK
