@@ -21,16 +21,7 @@ from ...core.feed import Feed
 from ...core.outcomes import FAILED, OOM, UNSUPPORTED, RunError, classify, first_sentence
 from ...core.place import Place
 from ...core.queues import Cut, Parts, SampleCounter, in_parts, joined, tell_unreadable
-from ...tasks.image_classification.decoding import (
-    choose_decoder,
-    decode_whole,
-    decoder_names,
-    frame_of,
-    installed,
-    is_cut_off,
-    last_word,
-    single_threaded,
-)
+from ...tasks.image_classification import decoding
 from ...tasks.image_classification.images import (
     Draw,
     ImageList,
@@ -143,9 +134,9 @@ class Files(Dataset):
 
     def __init__(self, images: ImageList, seed: int, slots: Slots) -> None:
         """Keep what every loader process needs; raise ``RunError`` (unsupported) if nothing can decode here."""
-        decoder = choose_decoder()
+        decoder = decoding.choose_decoder()
         if decoder is None:
-            names = ", ".join(decoder_names())
+            names = ", ".join(decoding.decoder_names())
             raise RunError(UNSUPPORTED, f"the loader nvjpeg needs one of these too, for odd JPEGs: {names}")
         self._images, self._seed, self._slots, self._decoder = images, seed, slots, decoder
 
@@ -176,14 +167,14 @@ class Files(Dataset):
             data = Path(path).read_bytes()
         except OSError as error:
             raise RunError(FAILED, f"cannot read {path}: {error.strerror}") from error
-        frame = None if is_cut_off(data) else frame_of(data)
+        frame = None if decoding.is_cut_off(data) else decoding.frame_of(data)
         if frame is not None and frame.plain:
             photo = self._photo(draw, ENCODED, len(data), frame.height, frame.width)
             room, left = here or (0, 0)
             if 3 * photo.crop[2] * photo.crop[3] + left * len(data) > room:
                 return data, photo
         try:
-            pixels = decode_whole(data, self._decoder)
+            pixels = decoding.decode_whole(data, self._decoder)
         except ValueError as error:
             return b"", self._photo(draw, UNREADABLE, 0, 1, 1)._replace(why=str(error))
         photo = self._photo(draw, DECODED, 0, *pixels.shape[:2])
@@ -220,7 +211,7 @@ def read_in_processes(
         batch_sampler=tasks_of(parts, share.in_batch, slots.count, round(by_host * batch)),
         num_workers=share.workers,
         collate_fn=as_it_is,
-        worker_init_fn=single_threaded,
+        worker_init_fn=decoding.single_threaded,
         **forked,
     )
     batches = joined(iter(loader), share.in_batch, list)
@@ -324,7 +315,7 @@ class Maker:
             try:
                 return self._on_gpu([photo], [file])[0]
             except ValueError as refused:
-                pixels = last_word(file.numpy().tobytes(), refused)
+                pixels = decoding.last_word(file.numpy().tobytes(), refused)
             image = self._planes(torch.from_numpy(pixels.copy()))
             if tuple(image.shape) != photo.shape:
                 raise ValueError(f"its header says {photo.width} x {photo.height}, and it is another size")
@@ -357,7 +348,7 @@ def by_processes(workers: int) -> float:
 def open_nvjpeg(settings: ImageSettings, place: Place, device: Any, dtype: Any) -> Feed:
     """Start the reading processes and the decoding threads, and return the feed that they fill."""
     require_gpu(settings, device)
-    if not installed("triton"):
+    if not decoding.installed("triton"):
         raise RunError(UNSUPPORTED, "the loader nvjpeg needs Triton, which is not installed here")
     try:
         decoder = Decoder(device, settings.loader_workers)
