@@ -83,7 +83,7 @@ def centre_crop() -> None:
     def centre(width: int, height: int, _rng: Any) -> Any:
         return pictures.Box(width // 16, height // 16, width * 7 // 8, height * 7 // 8)
 
-    replace(decoding, "random_resized_crop", centre)
+    replace(pictures, "random_resized_crop", centre)
 
 
 def one_loaded_batch() -> None:
@@ -178,8 +178,8 @@ def labels_shifted() -> None:
 
 def same_crop() -> None:
     """One random crop for every picture of a size."""
-    crop = decoding.random_resized_crop
-    replace(decoding, "random_resized_crop", lambda width, height, _rng: crop(width, height, Random(1)))
+    crop = pictures.random_resized_crop
+    replace(pictures, "random_resized_crop", lambda width, height, _rng: crop(width, height, Random(1)))
 
 
 def never_flipped() -> None:

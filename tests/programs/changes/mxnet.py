@@ -110,9 +110,8 @@ def half_size() -> None:
 
 def centre_crop() -> None:
     """As in a validation."""
-    folder: Any = importlib.import_module("trainmark_worker.backends.mxnet.loading")
     images: Any = importlib.import_module("trainmark_worker.tasks.image_classification.images")
-    folder.random_resized_crop = lambda width, height, _rng: images.Box(
+    images.random_resized_crop = lambda width, height, _rng: images.Box(
         width // 16, height // 16, width * 7 // 8, height * 7 // 8
     )
     records(lambda options: {**options, "random_resized_crop": False, "rand_crop": False})

@@ -31,8 +31,7 @@ from ...tasks.image_classification.images import (
     Draw,
     ImageList,
     ImageSampler,
-    random_resized_crop,
-    randomness,
+    crop_of,
     read_images,
 )
 from ...tasks.image_classification.settings import ImageSettings
@@ -321,11 +320,9 @@ class Images(Dataset):
                 return RunError(FAILED, f"{path} cannot be decoded: it has no end-of-image marker")
             image = mx.image.imdecode(data)
             height, width, _ = image.shape
-            rng = randomness(self._seed, draw)
-            box = random_resized_crop(width, height, rng)
-            side = self._size
-            image = mx.image.fixed_crop(image, box.left, box.top, box.width, box.height, (side, side))
-            if rng.random() < 0.5:
+            box, mirrored = crop_of(self._seed, draw, width, height)
+            image = mx.image.fixed_crop(image, *box, (self._size, self._size))
+            if mirrored:
                 image = image.flip(axis=1)
             pixels = self._normalise(image)
             pixels.wait_to_read()

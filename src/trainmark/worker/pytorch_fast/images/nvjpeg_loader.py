@@ -22,14 +22,7 @@ from ...core.outcomes import FAILED, OOM, UNSUPPORTED, RunError, classify, first
 from ...core.place import Place
 from ...core.queues import Cut, Parts, SampleCounter, in_parts, joined, tell_unreadable
 from ...tasks.image_classification import decoding
-from ...tasks.image_classification.images import (
-    Draw,
-    ImageList,
-    ImageSampler,
-    random_resized_crop,
-    randomness,
-    read_images,
-)
+from ...tasks.image_classification.images import Draw, ImageList, ImageSampler, crop_of, read_images
 from ...tasks.image_classification.settings import ImageSettings
 from .nvjpeg import Decoder
 
@@ -185,11 +178,11 @@ class Files(Dataset):
 
     def _photo(self, draw: Draw, state: int, length: int, height: int, width: int) -> Photo:
         """Return what the draw's own random numbers make of a picture of this size."""
-        rng = randomness(self._seed, draw)
-        box = random_resized_crop(width, height, rng)
+        box, mirrored = crop_of(self._seed, draw, width, height)
         crop = (box.top, box.left, box.height, box.width)
-        label = self._images.labels[draw.image]
-        return Photo(draw.image, length, state, label, height, width, crop, rng.random() < 0.5)
+        return Photo(
+            draw.image, length, state, self._images.labels[draw.image], height, width, crop, mirrored
+        )
 
 
 def read_in_processes(

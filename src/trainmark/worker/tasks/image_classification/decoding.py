@@ -14,7 +14,7 @@ from ...core.feed import Loader
 from ...core.outcomes import FAILED, OOM, UNSUPPORTED, RunError
 from ...core.place import Place
 from ...core.queues import Cut, Parts, SampleCounter
-from .images import Draw, ImageSampler, random_resized_crop, randomness, read_images
+from .images import Draw, ImageSampler, crop_of, read_images
 from .settings import ImageSettings
 
 START_OF_IMAGE, END_OF_IMAGE = b"\xff\xd8", b"\xff\xd9"
@@ -80,10 +80,9 @@ def load_image(path: str, draw: Draw, size: int, seed: int, decoder: Decoder) ->
         raise RunError(FAILED, f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:
         raise RunError(FAILED, f"{path} cannot be decoded: {error}") from error
-    rng = randomness(seed, draw)
-    box = random_resized_crop(image.shape[1], image.shape[0], rng)
+    box, mirrored = crop_of(seed, draw, image.shape[1], image.shape[0])
     part = image[box.top : box.top + box.height, box.left : box.left + box.width]
-    return decoder.fit(part, size, rng.random() < 0.5)
+    return decoder.fit(part, size, mirrored)
 
 
 def decode_whole(data: bytes, decoder: Decoder) -> Any:

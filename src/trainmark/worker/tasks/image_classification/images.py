@@ -131,6 +131,12 @@ def randomness(seed: int, draw: Draw) -> random.Random:
     return random.Random(f"{seed}/{draw.epoch}/{draw.image}")  # noqa: S311 (no secret)
 
 
+def crop_of(seed: int, draw: Draw, width: int, height: int) -> tuple[Box, bool]:
+    """Return the part of an image of this size that a draw trains on, and whether it is mirrored."""
+    rng = randomness(seed, draw)
+    return random_resized_crop(width, height, rng), rng.random() < 0.5
+
+
 def random_resized_crop(width: int, height: int, rng: random.Random) -> Box:
     """Return the part of an image to train on: 8 to 100 % of its area, of aspect 3/4 to 4/3.
 
