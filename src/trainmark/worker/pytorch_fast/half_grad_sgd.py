@@ -7,6 +7,7 @@ import torch
 
 from ..core.settings import Recipe
 from .kernels.update import Moved, Table
+from .optimizers import Decays, groups_of
 
 
 class FusedCheckScaler(torch.amp.GradScaler):
@@ -26,12 +27,9 @@ class HalfGradSGD(torch.optim.SGD):
     called when that is over. Gradients that ranks have exchanged lie in buffers that stay: ``read_always``.
     """
 
-    def __init__(
-        self, decays: Sequence[tuple[list[Any], float]], recipe: Recipe, narrow: Sequence[Any], kind: Any
-    ):
+    def __init__(self, decays: Decays, recipe: Recipe, narrow: Sequence[Any], kind: Any):
         """Take groups of parameters, each with its weight decay; those in ``narrow`` get copies of type ``kind``."""
-        groups = [{"params": parameters, "weight_decay": decay} for parameters, decay in decays]
-        super().__init__(groups, lr=recipe.learning_rate, momentum=recipe.momentum, fused=True)
+        super().__init__(groups_of(decays), lr=recipe.learning_rate, momentum=recipe.momentum, fused=True)
         copied = {id(weight): weight.detach().to(kind).requires_grad_() for weight in narrow}
         self.copies = [copied[id(weight)] for weight in narrow]
         self._narrow = list(narrow)

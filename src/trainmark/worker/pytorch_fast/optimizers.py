@@ -10,15 +10,19 @@ from ..backends.pytorch.backend import read
 from ..core.optimizers import Moments
 from ..core.settings import ADAM, LAMB, AdamRecipe, Recipe
 
+Decays = Sequence[tuple[list[Any], float]]  # groups of parameters, each with its weight decay
 
-def sgd(
-    decays: Sequence[tuple[list[Any], float]], recipe: Recipe, fused: bool = True
-) -> torch.optim.Optimizer:
-    """Return the SGD of groups of parameters, each with its weight decay; a sparse gradient has no fused one."""
-    groups = [{"params": parameters, "weight_decay": decay} for parameters, decay in decays]
-    momentum, rate = recipe.momentum, recipe.learning_rate
+
+def groups_of(decays: Decays) -> list[dict[str, Any]]:
+    """Return the groups as torch takes them."""
+    return [{"params": parameters, "weight_decay": decay} for parameters, decay in decays]
+
+
+def sgd(decays: Decays, recipe: Recipe, fused: bool = True) -> torch.optim.Optimizer:
+    """Return the SGD; a sparse gradient has no fused one."""
+    groups, momentum, rate = groups_of(decays), recipe.momentum, recipe.learning_rate
     optimizer = torch.optim.SGD(groups, lr=rate, momentum=momentum, fused=fused, foreach=not fused)
-    if not recipe.momentum:
+    if not momentum:
         return optimizer
     # From the start and zero, which gives the same first update: torch would make the buffers in the first
     # step and leave them unset when loss scaling skips it.
@@ -27,19 +31,13 @@ def sgd(
     return optimizer
 
 
-def adamw(decays: Sequence[tuple[list[Any], float]], recipe: AdamRecipe) -> torch.optim.Optimizer:
-    """Return the fused AdamW of groups of parameters, each with its weight decay; Adam, where there is none."""
-    groups = [{"params": parameters, "weight_decay": decay} for parameters, decay in decays]
-    betas = (recipe.momentum, recipe.second_momentum)
-    kind = torch.optim.Adam if recipe.optimizer == ADAM else torch.optim.AdamW
-    return kind(groups, lr=recipe.learning_rate, betas=betas, eps=recipe.epsilon, fused=True)
-
-
-def adaptive(decays: Sequence[tuple[list[Any], float]], recipe: AdamRecipe) -> torch.optim.Optimizer:
-    """Return the recipe's optimizer."""
+def adaptive(decays: Decays, recipe: AdamRecipe) -> torch.optim.Optimizer:
+    """Return the recipe's optimizer: LAMB, or torch's AdamW or Adam, fused."""
     if recipe.optimizer == LAMB:
         return Lamb(decays, recipe)
-    return adamw(decays, recipe)
+    betas = (recipe.momentum, recipe.second_momentum)
+    kind = torch.optim.Adam if recipe.optimizer == ADAM else torch.optim.AdamW
+    return kind(groups_of(decays), lr=recipe.learning_rate, betas=betas, eps=recipe.epsilon, fused=True)
 
 
 class LazyAdam(torch.optim.Optimizer):
@@ -54,7 +52,7 @@ class LazyAdam(torch.optim.Optimizer):
         self._recipe, self._steps = recipe, 0
         self._parts = (
             torch.optim.SparseAdam(list(tables), lr=rate, betas=betas, eps=recipe.epsilon),
-            adamw([(list(others), 0.0)], recipe),
+            adaptive([(list(others), 0.0)], recipe),
         )
         super().__init__([group for part in self._parts for group in part.param_groups], {"lr": rate})
         for part in self._parts:
@@ -80,9 +78,8 @@ class Lamb(torch.optim.Optimizer):
     # The scaler of the loss hands over what it found as ``found_inf`` and ``grad_scale``, and reads nothing back.
     _step_supports_amp_scaling = True
 
-    def __init__(self, decays: Sequence[tuple[list[Any], float]], recipe: AdamRecipe) -> None:
-        groups = [{"params": parameters, "weight_decay": decay} for parameters, decay in decays]
-        super().__init__(groups, {"lr": recipe.learning_rate, "capturable": False, "steps": None})
+    def __init__(self, decays: Decays, recipe: AdamRecipe) -> None:
+        super().__init__(groups_of(decays), {"lr": recipe.learning_rate, "capturable": False, "steps": None})
         self._recipe = recipe
 
     @torch.no_grad()

@@ -202,13 +202,14 @@ class PyTorchTraining(Training):
         self._captured: compilers.CapturedStep | None = None
         if self.is_recorded():
             other_batches = settings.equivalence is not None or self.feed.ahead is not None
-            step = self._whole_step, self._device, other_batches, self.recorded
-            self._captured = compilers.CapturedStep(*step)
+            self._captured = compilers.CapturedStep(
+                self._whole_step, self._device, other_batches, self.recorded
+            )
             for parameters in optimizer.param_groups:
                 parameters["lr"] = torch.zeros((), device=self._device)
                 if "capturable" in parameters:
                     parameters["capturable"] = True
-        self.exchange = self.choose_exchange(settings.compiler == NONE and self.parts == 1)
+        self.exchange = self.choose_exchange(static_graph=settings.compiler == NONE and self.parts == 1)
         self.network = self.compile(self.exchange.wrap(model), inductor)
         self.scaler = loss_scaler(self.precision, settings.recipe, self._device, self.scaler_kind)
         self.autocast = autocast(self.precision, self._device)
