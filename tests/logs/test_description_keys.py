@@ -13,7 +13,7 @@ from trainmark.errors import InputError
 from trainmark.logs.description import build_format, parse_description
 from trainmark.logs.fields import derived, extract
 from trainmark.logs.format import Format, GivenFormats, LogContext
-from trainmark.logs.model import Column, EndState, Facts, Meaning, ParsedLog, Records
+from trainmark.logs.model import Column, EndState, Facts, Meaning, ParsedLog, Records, Severity
 from trainmark.measure.rules import find_rule, measure_log
 from trainmark.programs import find_format
 
@@ -551,9 +551,20 @@ def test_the_batch_of_a_step_is_counted_if_all_steps_have_it(last: int, batch: i
 
 
 def test_a_coarse_clock_is_refused_with_the_time_that_is_needed() -> None:
-    lines = "".join(f"0:00:{at // 2:02} step {at} now\n" for at in range(100))
+    lines = "".join(f"0:00:{at // 3:02} step {at} now\n" for at in range(100))
     log = _read(lines, "{elapsed} step {step} now")
 
     (problem,) = [problem for problem in measure_log(log).problems if problem.code == "coarse-clock"]
 
-    assert "resolution of 1 s, and a number needs 100 s of them" in problem.message
+    assert "resolution of 1 s, and a number needs 40 s of them" in problem.message
+
+
+def test_a_clock_that_gives_the_number_within_5_percent_is_used_with_a_note() -> None:
+    lines = "".join(f"0:{at // 80:02}:{at * 3 // 4 % 60:02} step {at} now\n" for at in range(101))
+
+    result = measure_log(_read(lines, "{elapsed} step {step} now"))
+
+    (problem,) = [problem for problem in result.problems if problem.code == "coarse-clock"]
+    assert problem.severity is Severity.NOTE
+    assert "wrong by 3.3%" in problem.message
+    assert result.value is not None

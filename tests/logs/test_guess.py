@@ -543,6 +543,18 @@ def test_a_guess_counts_all_micro_batches_that_the_known_program_states(
     assert measure_log(log).value == pytest.approx(samples, rel=0.01)
 
 
+def test_a_bar_up_to_another_number_than_that_of_the_steps_is_not_guessed_from(tmp_path: Path) -> None:
+    """It may count micro-batches, so that a step of it has another batch."""
+    head = "Unsloth - 2x faster free finetuning | Num GPUs = 1\n Total batch size = 16 | Total steps = {}\n"
+    bars = [
+        f" {at // 8}%|#   | {at}/800 [{at // 60:02}:{at % 60:02}<10:00,  1.00s/it]\n" for at in range(300)
+    ]
+    for steps, status in ((800, Status.GUESSED), (400, Status.INCOMPLETE)):
+        (tmp_path / "a.log").write_text(head.format(steps) + "".join(bars[150:] + bars[:150]))
+
+        assert read_log(tmp_path / "a.log", guess=True).status is status
+
+
 def test_a_program_that_prints_its_epochs_alone_is_measured_by_their_clock(tmp_path: Path) -> None:
     # JAX's mnist_classifier prints the time in which it has handed over an epoch's steps, before they have run.
     epochs = _lines(lambda at: f"Epoch {at} in 0.3{at % 10} sec", seconds=20.0)

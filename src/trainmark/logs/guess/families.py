@@ -172,10 +172,12 @@ _MOST_COLUMNS = 64
 _PROGRESS_BAR = re.compile(
     rb"^(?P<service>[\w.-]{1,40} +\| )?(?P<stamp>"
     + STAMP
-    + rb" ?)?(?:(?P<words>[^|\n]*?) *\d+%\|[^|\n]*\| *(?P<step>\d+)/\d+ \[[\d:]+<"
+    + rb" ?)?(?:(?P<words>[^|\n]*?) *\d+%\|[^|\n]*\| *(?P<step>\d+)/(?P<total>\d+) \[[\d:]+<"
     rb"| *(?P<drawn>\d+)/\d+ (?:\[[=>.]*\] |(?:\xe2\x94\x81)+ ).*/step\b)",
     re.MULTILINE,
 )
+_STATED_STEPS = re.compile(rb"Total (?:optimization )?steps = ([\d,]+)\s")
+"""The number of steps that the Trainer and Unsloth print before they train."""
 _DRAWN = r" *{step}/\d+ (?:\[|━).*/step\b"
 """Keras' bar; its times are means since the start of the epoch, so only the arrival of its lines is used."""
 _PREPARES = re.compile(
@@ -524,10 +526,14 @@ def guess_bar(text: bytes) -> Guess | None:
     """Return the description of the progress bar in ``text`` that most likely counts training steps; None without one.
 
     Bars are alike if the words before them are, apart from numbers. One whose words name the training comes first,
-    then the one with most values of its counter; those of evaluations and preparations are left out.
+    then the one with most values of its counter; those of evaluations and preparations are left out, and those up to
+    another number than that of the steps, if the log states it.
     """
     bars: defaultdict[str, _Bar] = defaultdict(_Bar)
+    stated = {total.replace(b",", b"") for total in _STATED_STEPS.findall(text)}
     for match in _PROGRESS_BAR.finditer(text):
+        if stated and match["total"] and match["total"] not in stated:
+            continue  # it counts micro-batches or something else
         before = (match["words"] or b"").decode("utf-8", "replace").strip()
         words = _KERAS if match["drawn"] else re.sub(r"\d+", "#", before)
         bar = bars[words[-_SOME_WORDS:]]

@@ -70,8 +70,10 @@ _CLOCK_GRAINS = 50
 """Shortest time that stamps can confirm, in units of their resolution: it is then known to 4 %."""
 _TIME_GRAIN_S = 0.0006
 """Programs print average step times with three decimals or more."""
-_FEWEST_GRAINS = 100
-"""The least length of a window, in units of the time stamps' resolution: its error is then below 2 %."""
+_FEWEST_GRAINS = 40
+"""The least length of a window, in units of the time stamps' resolution: its error is then below 5 %."""
+_ENOUGH_GRAINS = 100
+"""The length from which the error, below 2 %, is not mentioned."""
 _UNEVEN = 0.02
 _FEW_DIGITS = 0.025
 """Rounding of the printed figures that is not mentioned."""
@@ -582,6 +584,12 @@ def _by_clock(log: ParsedLog, skipped: int) -> tuple[float, list[Problem]]:
             f"{log.clock_resolution_s:g} s, and a number needs {_FEWEST_GRAINS * log.clock_resolution_s:g} s of them",
         )
     problems = []
+    if total < _ENOUGH_GRAINS * log.clock_resolution_s:
+        sentence = (
+            f"the time stamps span {total:.6g} s with a resolution of {log.clock_resolution_s:g} s: the number may be "
+            f"wrong by {2 * log.clock_resolution_s / total:.1%}"
+        )
+        problems.append(Problem("coarse-clock", sentence, Severity.NOTE))
     if turns:
         share = between / (between + fsum(steps))
         epochs = f"{turns} changes of epoch" if turns > 1 else "1 change of epoch"
