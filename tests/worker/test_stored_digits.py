@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trainmark.worker.core.facts import Expected
 from trainmark.worker.core.optimizers import Moments
 from trainmark.worker.core.post_window import check_digits
+from trainmark.worker.core.precision import Precision
 from trainmark.worker.core.settings import AdamRecipe
 from trainmark.worker.core.task import Verified
 from trainmark.worker.core.update_checks import WitnessedStep
@@ -44,7 +44,7 @@ def checked(
     scale: Any = None,
 ) -> Any:
     rank: Any = SimpleNamespace(
-        expected=lambda: Expected(compute, "float32" if fp32 else "bfloat16"),
+        expected=lambda: Precision(compute, "float32" if fp32 else "bfloat16"),
         task=SimpleNamespace(is_trainable=lambda name: "running" not in name),
     )
     settings: Any = SimpleNamespace(recipe=recipe(momentum))
@@ -91,7 +91,7 @@ def test_what_rounding_leaves_of_a_gradient_of_zero_is_no_evidence() -> None:
 def test_weights_that_did_not_move_are_no_evidence() -> None:
     """A norm's weights begin as ones."""
     rank: Any = SimpleNamespace(
-        expected=lambda: Expected("float32"),
+        expected=lambda: Precision("float32"),
         task=SimpleNamespace(is_trainable=lambda _: True),
     )
     settings: Any = SimpleNamespace(recipe=recipe())

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainmark.worker.core.optimizers import Moments, adam, learning_rates
+from trainmark.worker.core.precision import Precision
 from trainmark.worker.core.recipe_checks import (
     UNDECAYED,
     binary_cross_entropy,
@@ -37,7 +38,7 @@ def training(loss: float, plain: Any, decay: float = 3e-5, tf32: bool = False) -
         task=task,
         losses=lambda: [0.0, loss],
         mean_over_ranks=list,
-        expected=lambda: SimpleNamespace(compute_dtype="float32", tf32=tf32),
+        expected=lambda: Precision("float32", tf32=tf32),
     )
 
 
@@ -58,7 +59,7 @@ def adam_step(gradient: float, seen: float) -> tuple[dict[str, Any], list[str]]:
     moments = (Moments(8, {"w": first}, {"w": second}), Moments(9, {"w": after[0]}, {"w": after[1]}))
     rank: Any = SimpleNamespace(
         task=SimpleNamespace(is_trainable=lambda _: True, is_lazy=lambda *_: False, decay=lambda *_: 0.0),
-        expected=lambda: SimpleNamespace(compute_dtype="float32"),
+        expected=lambda: Precision("float32"),
         ranks=SimpleNamespace(place=SimpleNamespace(world_size=1)),
     )
     moved = {"w": weights["w"] - 1e-3 * direction}
@@ -90,7 +91,7 @@ def sgd_step(
         after[name] = between[name] - times * rate * (momentum * velocity + step)
     rank: Any = SimpleNamespace(
         task=SimpleNamespace(is_trainable=lambda _: True, decay=lambda *_: 0.0),
-        expected=lambda: SimpleNamespace(compute_dtype="float16"),
+        expected=lambda: Precision("float16"),
         ranks=SimpleNamespace(place=SimpleNamespace(world_size=ranks)),
     )
     settings: Any = SimpleNamespace(recipe=SimpleNamespace(momentum=0.875))

@@ -15,7 +15,7 @@ from worker_process import LONG_S, make_images
 from trainmark.placement import free_ports
 from trainmark.worker.core.arguments import parse
 from trainmark.worker.core.choices import one_of, own_gpu, require_version
-from trainmark.worker.core.facts import Expected, Facts, as_requested
+from trainmark.worker.core.facts import Facts, as_requested
 from trainmark.worker.core.feed import LoadedFeed, Loader
 from trainmark.worker.core.outcomes import (
     FAILED,
@@ -30,6 +30,7 @@ from trainmark.worker.core.outcomes import (
 )
 from trainmark.worker.core.peers import Peers
 from trainmark.worker.core.place import Place, Ranks
+from trainmark.worker.core.precision import Precision
 from trainmark.worker.core.probes import shares_of
 from trainmark.worker.core.window import EventTimers, HostTimers
 from trainmark.worker.tasks.image_classification import TASK
@@ -183,8 +184,8 @@ class Mean(ImageTraining):
     def observed_config(self) -> ObservedConfig:
         return SEEN
 
-    def expected(self) -> Expected:
-        return Expected("float32")
+    def expected(self) -> Precision:
+        return Precision("float32")
 
     def synchronize(self) -> None:
         """Return at once."""

@@ -18,6 +18,7 @@ from typing import Any
 from .folders import PACKAGE
 from .outcomes import UNSUPPORTED, RunError
 from .place import Place
+from .precision import PRECISIONS, Precision
 from .settings import Settings
 
 GAPS, ANY = "gaps.json", "any"
@@ -28,6 +29,12 @@ def one_of(framework: str, axis: str, name: str, there: Iterable[str]) -> None:
     names = list(there)
     if name not in names:
         raise RunError(UNSUPPORTED, f"{framework} has no {axis} {name!r}; it has {', '.join(names)}")
+
+
+def find_precision(framework: str, name: str, supported: Iterable[str]) -> Precision:
+    """Return a precision; raise unless the framework has it."""
+    one_of(framework, "precision", name, supported)
+    return PRECISIONS[name]
 
 
 def require_version(framework: str, version: str, oldest: tuple[int, ...]) -> None:

@@ -78,14 +78,6 @@ class ObservedConfig:
     others: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Expected(NamedTuple):
-    """The expected types of the requested precision; the settings have the other expectations."""
-
-    compute_dtype: str
-    weight_dtype: str = "float32"
-    tf32: bool = False
-
-
 def as_requested(observed: ObservedConfig, requested: Mapping[str, Any], device: str) -> dict[str, Any]:
     """Return the observed values, with the same keys for every framework, and ``unseen``, the unobservable ones.
 

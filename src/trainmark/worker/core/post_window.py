@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .outcomes import first_sentence
-from .precision import PRECISIONS
+from .precision import FP32, PRECISIONS
 from .recipe_checks import check_decay, check_dropout, check_isolation, check_loss, check_rates
 from .sample_survey import survey_samples
 from .settings import AdamRecipe, Settings
@@ -123,7 +123,7 @@ def _train_steps(training: Training, settings: Settings, found: Verified) -> Wit
         found.doubt("batch-reused", "Two steps after the window were trained on the same batch.")
     whole = all(np.isfinite(array).all() for array in after.values())
     # A small update of weights of 16 bits is rounded away.
-    is_exact = training.expected().weight_dtype == "float32"
+    is_exact = training.expected().weights == FP32
     moves = rate > 0 and is_exact and whole and not (overflowed or skipped)
     mean = averaged(training, alone.gradients, names) if moves and alone is not None else None
     weights, both, batches = (before, between, after), (moments, training.read_moments()), (batch, last_batch)
@@ -255,7 +255,7 @@ def check_digits(step: WitnessedStep) -> Verified:
     elements moved; gradients may have 16 bits if the products have.
     """
     expected, (_, before, after) = step.training.expected(), step.weights
-    if expected.weight_dtype != "float32":
+    if expected.weights != FP32:
         return Verified({"narrow": None})
     arrays = {f"weights of {name}": _moved(before[name], after[name]) for name in step.names}
     (moments, _), recipe = step.moments, step.settings.recipe
@@ -264,7 +264,7 @@ def check_digits(step: WitnessedStep) -> Verified:
     if moments is not None and _last_bits(betas).all():
         arrays |= {f"first moment of {name}": array for name, array in moments.first.items()}
         arrays |= {f"second moment of {name}": array for name, array in moments.second.items()}
-    if step.alone is not None and expected.compute_dtype == "float32" and not expected.tf32:
+    if step.alone is not None and expected.full_fp32:
         real = _without_residues(step.alone.gradients)
         arrays |= {f"gradient of {name}": array for name, array in real.items()}
     narrow = [name for name, array in arrays.items() if _is_narrow(array)]

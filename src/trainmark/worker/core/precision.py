@@ -3,10 +3,9 @@
 A backend lists those that it has; ``gaps.json`` has the reasons why others are missing.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from .choices import one_of
 from .outcomes import UNSUPPORTED, RunError
 
 FP32, FP16, BF16 = "float32", "float16", "bfloat16"
@@ -19,6 +18,11 @@ class Precision(NamedTuple):
     weights: str = FP32  # as they are stored
     tf32: bool = False  # a GPU may round the inputs of FP32 matrix products and convolutions to TF32
     fp8: bool = False  # of the operands of the blocks' products, whose results are of ``compute``
+
+    @property
+    def full_fp32(self) -> bool:
+        """Return whether products have all digits of FP32."""
+        return self.compute == FP32 and not self.tf32
 
     @property
     def mixed(self) -> bool:
@@ -47,12 +51,6 @@ PRECISIONS: Mapping[str, Precision] = {
     "bf16": Precision(BF16, BF16),
     "fp8": Precision(BF16, fp8=True),
 }
-
-
-def find_precision(framework: str, name: str, supported: Iterable[str]) -> Precision:
-    """Return a precision; raise ``RunError`` (unsupported) unless the framework has it."""
-    one_of(framework, "precision", name, supported)
-    return PRECISIONS[name]
 
 
 def require_capability(name: str, found: tuple[int, int], least: tuple[int, int] = (0, 0)) -> None:

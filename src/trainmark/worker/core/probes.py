@@ -123,7 +123,7 @@ def share_of_peak(training: Training, settings: Settings, samples_per_s: float) 
     operations = training.task.operations(settings)
     if not operations:
         return {}
-    computed, device = training.expected().compute_dtype, training.facts().device
+    computed, device = training.expected().compute, training.facts().device
     pieces = training.task.pieces(settings, VALUE_BYTES.get(computed, 4))
     training.barrier()
     peak, size = find_peak(training, device) or (0.0, 0)

@@ -54,9 +54,7 @@ def check_loss(training: Training, settings: Settings, batch: Sequence[Any] | No
         found.not_checked.append("loss")
         found.data.update(loss=None, loss_asked=None, targets_in_loss=None)
         return found
-    expected = training.expected()
-    is_exact = expected.compute_dtype == "float32" and not expected.tf32
-    allowed, noticed, allowed_of_gradient = EXACT if is_exact else ROUNDED
+    allowed, noticed, allowed_of_gradient = EXACT if training.expected().full_fp32 else ROUNDED
     off, scale = abs(taken - plain.loss), max(abs(plain.loss), 1e-3)
     reason = f"it is off by {off / scale:.2g}" if off > scale * allowed else None
     explaining = [mistake for mistake, loss in plain.mistakes.items() if abs(taken - loss) < NOTICED * off]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from .facts import Expected
+from .precision import Precision
 from .settings import Recipe, Settings
 
 
@@ -193,7 +193,7 @@ class Task(Generic[Own]):
         """Return the requested weight decay of a parameter by its shared name."""
         return settings.recipe.weight_decay if self.decays(name) else 0.0
 
-    def verify_layers(self, _settings: Own, _expected: Expected, _observed: Any, _alone: Any) -> Verified:
+    def verify_layers(self, _settings: Own, _expected: Precision, _observed: Any, _alone: Any) -> Verified:
         """Check the observations of ``Training.observed_step`` and ``own_pass``."""
         return Verified()
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .backend import Backend, Observation
-from .facts import Expected, as_requested
+from .facts import as_requested
 from .feed import Feed, FixedFeed, LoadedFeed, Numbered
 from .folders import import_backend
 from .optimizers import learning_rates
@@ -84,9 +84,9 @@ class Training(Backend):
         """Return a batch of ``open_numbers``' loader in the form for the step."""
         return self.as_batch(*batch)
 
-    def expected(self) -> Expected:
+    def expected(self) -> Precision:
         """Return the expected observations of the first step."""
-        return Expected(self.precision.compute, self.precision.weights, self.precision.tf32)
+        return self.precision
 
     def observed_step(self, index: int) -> Any:
         """Run step ``index``; return the observations of its layers for ``Task.verify_layers``, here none."""
@@ -166,8 +166,8 @@ class Training(Backend):
         """Return the observations of the first step; raise ``RunError`` (invalid) if they differ from the request."""
         settings, expected, facts = self.settings, self.expected(), self.facts()
         requested = {
-            "compute_dtype": expected.compute_dtype,
-            "weight_dtype": expected.weight_dtype,
+            "compute_dtype": expected.compute,
+            "weight_dtype": expected.weights,
             "tf32_matmul": expected.tf32,
             "tf32_convolution": expected.tf32,
             "batch_per_device": settings.batch_per_device,

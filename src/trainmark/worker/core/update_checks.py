@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .optimizers import Moments, adam, clipping, direction_of
+from .precision import FP32
 from .settings import LAMB, AdamRecipe, Settings
 from .task import Verified
 from .training import Training
@@ -79,7 +80,7 @@ class WitnessedStep(NamedTuple):
     @property
     def exact(self) -> bool:
         """Return whether products are computed in FP32."""
-        return self.training.expected().compute_dtype == "float32"
+        return self.training.expected().compute == FP32
 
     @property
     def ranks(self) -> int:

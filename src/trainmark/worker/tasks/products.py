@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from ..core.backend import Observation
 from ..core.equivalence import sketch
-from ..core.facts import Expected
+from ..core.precision import Precision
 from ..core.task import Verified
 from ..core.training import NONE, Training
 
@@ -86,18 +86,18 @@ class ObservedLayers(NamedTuple):
 
 
 def check_types(
-    expected: Expected, layers: Collection[tuple[str, str]] | None, kind: str = "products"
+    expected: Precision, layers: Collection[tuple[str, str]] | None, kind: str = "products"
 ) -> Verified:
     """Check the types that layers of a ``kind`` gave in the step after the window: names and types, None if unknown."""
     if layers is None:
         return Verified({"layer_types": None})
     found = Verified({"layer_types": dict(Counter(dtype for _, dtype in layers))})
-    others = [(name, dtype) for name, dtype in layers if dtype != expected.compute_dtype]
+    others = [(name, dtype) for name, dtype in layers if dtype != expected.compute]
     if others:
         name, dtype = others[0]
         found.doubt(
             "layer-type-differs",
             f"After the window {len(others)} of {len(layers)} {kind} compute in another type than "
-            f"{expected.compute_dtype}: {name} in {dtype}.",
+            f"{expected.compute}: {name} in {dtype}.",
         )
     return found

@@ -16,11 +16,11 @@ from flax import struct
 from flax.training.dynamic_scale import DynamicScale
 
 from ...core.backend import Observation
-from ...core.choices import one_of, refuse_gaps
+from ...core.choices import find_precision, one_of, refuse_gaps
 from ...core.facts import PROCESS, Facts, assert_parameters, cpu_name
 from ...core.optimizers import Moments
 from ...core.place import Place
-from ...core.precision import FP32, Precision, find_precision, require_capability
+from ...core.precision import FP32, Precision, require_capability
 from ...core.settings import LAMB, AdamRecipe, Recipe, Settings
 from ...core.training import Training
 from ...core.window import slots_for

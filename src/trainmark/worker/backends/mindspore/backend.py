@@ -14,10 +14,10 @@ from mindspore import amp, nn, ops
 from mindspore.ops import primitive
 from mindspore.train.anf_ir_pb2 import DataType, ModelProto
 
-from ...core.choices import one_of, refuse_gaps, require_version
+from ...core.choices import find_precision, one_of, refuse_gaps, require_version
 from ...core.facts import Facts, cpu_name
 from ...core.place import Place
-from ...core.precision import Precision, find_precision
+from ...core.precision import Precision
 from ...core.settings import Recipe, Settings
 from ...core.training import Training
 from ...core.window import HostTimers, slots_for

@@ -16,12 +16,12 @@ from mxnet.base import _LIB, check_call
 from mxnet.contrib import amp
 from mxnet.gluon import HybridBlock
 
-from ...core.choices import one_of, refuse_gaps
+from ...core.choices import find_precision, one_of, refuse_gaps
 from ...core.facts import PROCESS, Facts, cpu_name, peak_resident_bytes
 from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.peers import Peers
 from ...core.place import Place
-from ...core.precision import Precision, find_precision
+from ...core.precision import Precision
 from ...core.settings import Recipe, Settings
 from ...core.training import Training
 from ...core.window import DeviceTimers, HostTimers, slots_for

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 import oneflow as flow
 
-from ...core.choices import one_of, own_gpu, refuse_gaps
+from ...core.choices import find_precision, one_of, own_gpu, refuse_gaps
 from ...core.facts import Facts, cpu_name
 from ...core.optimizers import STEP_EPOCHS
 from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.place import Place
-from ...core.precision import find_precision
 from ...core.settings import Recipe, Settings
 from ...core.training import Training
 from ...core.window import HostTimers, slots_for

@@ -14,12 +14,12 @@ from paddle import nn
 from paddle.optimizer.lr import LambdaDecay, LRScheduler
 
 from ...core.backend import Observation, hooked, repeated
-from ...core.choices import one_of, refuse_gaps, require_version
+from ...core.choices import find_precision, one_of, refuse_gaps, require_version
 from ...core.facts import PROCESS, Facts, cpu_name
 from ...core.optimizers import Moments
 from ...core.outcomes import INVALID, UNSUPPORTED, RunError
 from ...core.place import Place
-from ...core.precision import FP32, Precision, find_precision, require_capability
+from ...core.precision import FP32, Precision, require_capability
 from ...core.settings import ADAM, LAMB, AdamRecipe, Recipe, Settings
 from ...core.training import Training
 from ...core.window import DeviceTimers, EventTimers, HostTimers, slots_for

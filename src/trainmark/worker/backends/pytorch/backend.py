@@ -14,11 +14,11 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ...core.backend import Observation, hooked, repeated
-from ...core.choices import refuse_gaps, require_version
-from ...core.facts import PROCESS, Expected, Facts, cpu_name
+from ...core.choices import find_precision, refuse_gaps, require_version
+from ...core.facts import PROCESS, Facts, cpu_name
 from ...core.feed import LoadedFeed, Numbered
 from ...core.place import Place
-from ...core.precision import Precision, find_precision, require_capability
+from ...core.precision import Precision, require_capability
 from ...core.settings import Recipe, Settings
 from ...core.training import NONE, Training
 from ...core.window import DeviceTimers, EventTimers, HostTimers, slots_for
@@ -331,9 +331,9 @@ class PyTorchTraining(Training):
             },
         )
 
-    def expected(self) -> Expected:
+    def expected(self) -> Precision:
         expected = super().expected()
-        return expected._replace(compute_dtype=type_name(OPERAND)) if self.precision.fp8 else expected
+        return expected._replace(compute=type_name(OPERAND)) if self.precision.fp8 else expected
 
     def compile_s(self) -> float | None:
         return compilers.compile_s(self.settings.compiler)

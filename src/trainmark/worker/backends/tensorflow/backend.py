@@ -15,11 +15,11 @@ import numpy as np
 import tensorflow as tf
 
 from ...core.backend import Observation, repeated
-from ...core.choices import one_of, refuse_gaps, require_version
+from ...core.choices import find_precision, one_of, refuse_gaps, require_version
 from ...core.facts import PROCESS, Facts, assert_parameters, cpu_name
 from ...core.optimizers import Moments
 from ...core.place import Place
-from ...core.precision import Precision, find_precision, require_capability
+from ...core.precision import Precision, require_capability
 from ...core.settings import ADAM, LAMB, AdamRecipe, Recipe, Settings
 from ...core.training import Training
 from ...core.window import HostTimers, slots_for

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ...core.backend import Observation
-from ...core.facts import Expected
 from ...core.outcomes import UNSUPPORTED, RunError
+from ...core.precision import Precision
 from ...core.settings import AdamRecipe
 from ...core.task import Check, PlainLoss, Task, Verified
 from ..products import ObservedLayers, check_types, describe_logits, describe_products
@@ -67,7 +67,7 @@ class TextTask(Task[Text]):
         }
 
     def verify_layers(
-        self, settings: Text, expected: Expected, observed: ObservedLayers | None, alone: Any
+        self, settings: Text, expected: Precision, observed: ObservedLayers | None, alone: Any
     ) -> Verified:
         """Check the types of the products in the step after the window, and the length of its sequences."""
         length = observed.first_input[1] if observed and observed.first_input else None

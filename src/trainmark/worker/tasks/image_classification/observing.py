@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ...core import facts
-from ...core.facts import Expected
+from ...core.precision import Precision
 from ...core.task import Verified
 from ..products import check_types
 from .architectures import ARCHITECTURES
@@ -173,7 +173,7 @@ def measured(images: Any) -> tuple[tuple[int, int], float, float]:
     return (values.shape[2], values.shape[3]), float(mean), float(deviation)
 
 
-def verify_layers(settings: ImageSettings, expected: Expected, observed: ObservedLayers | None) -> Verified:
+def verify_layers(settings: ImageSettings, expected: Precision, observed: ObservedLayers | None) -> Verified:
     """Check the layers of the step after the window, and what the first one got."""
     observed = observed or ObservedLayers()
     found = check_types(expected, observed.layers, "layers")

@@ -8,7 +8,7 @@ from typing import Any
 from zlib import crc32
 
 from ...core.backend import Observation
-from ...core.facts import Expected
+from ...core.precision import Precision
 from ...core.task import Check, Piece, PlainLoss, Task, Verified
 from ..products import describe_logits
 from .architectures import ARCHITECTURES, NORM_EPSILON, NORM_MOMENTUM, is_batch_norm, is_trainable
@@ -210,7 +210,7 @@ class ImageClassification(Task[ImageSettings]):
         return recipe.weight_decay if recipe.bn_weight_decay or not is_batch_norm(name) else 0.0
 
     def verify_layers(
-        self, settings: ImageSettings, expected: Expected, observed: Any, _alone: Any
+        self, settings: ImageSettings, expected: Precision, observed: Any, _alone: Any
     ) -> Verified:
         return verify_layers(settings, expected, observed)
 

@@ -4,9 +4,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...core.facts import Expected, memory_bytes
+from ...core.facts import memory_bytes
 from ...core.outcomes import OOM, UNSUPPORTED, RunError
 from ...core.place import place_from
+from ...core.precision import Precision
 from ...core.settings import AdamRecipe, Recipe
 from ...core.task import Check, PlainLoss, Task, Verified
 from ..products import check_types, describe_logits, describe_products
@@ -146,7 +147,7 @@ class Recommendation(Task[ClickSettings]):
         return binary_cross_entropy(logits, labels)
 
     def verify_layers(
-        self, _settings: ClickSettings, expected: Expected, observed: Any, _alone: Any
+        self, _settings: ClickSettings, expected: Precision, observed: Any, _alone: Any
     ) -> Verified:
         return check_types(expected, None if observed is None else observed.types.items())
 

@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 from trainmark_worker.core.choices import one_of, refuse_gaps
-from trainmark_worker.core.facts import Expected, Facts, cpu_name
+from trainmark_worker.core.facts import Facts, cpu_name
 from trainmark_worker.core.outcomes import RunError
 from trainmark_worker.core.peers import Peers
 from trainmark_worker.core.place import Place
+from trainmark_worker.core.precision import Precision
 from trainmark_worker.core.settings import Settings
 from trainmark_worker.core.training import Training
 from trainmark_worker.core.window import HostTimers, slots_for
@@ -50,9 +51,9 @@ class ToyTraining(Training):
         parameters = sum(weight.size for weight in self.weights.values())
         return Facts(np.__version__, "cpu", cpu_name(), parameters, None, "numpy")
 
-    def expected(self) -> Expected:
+    def expected(self) -> Precision:
         """Return the types of FP32."""
-        return Expected("float32")
+        return Precision("float32")
 
     def compilations(self) -> int:
         """Return 0: nothing is compiled."""
