@@ -59,7 +59,6 @@ from trainmark.schema.profile import CaseProfile
 from trainmark.schema.ranks import RankComparison, RankTimes
 from trainmark.schema.results import (
     CaseResult,
-    Repeats,
     Results,
     RunResult,
     StoredManifest,
@@ -133,20 +132,28 @@ def collect(
     }
     all_runs = {case.id: runs for case, runs in finished}
     left_s = budget_left(suite, (run for runs in all_runs.values() for run in runs), timed_s)
-    results = tuple(
-        _case_result(
-            suite,
-            case,
-            runs,
-            estimates[case.id],
-            _speedup(case, sides, all_runs, manifests),
-            trials.get(case.id, ()),
-            count_repeats(suite.protocol, as_attempts(runs), estimates[case.id], left_s),
-            machines[case.id],
-            profiles.get(case.id),
+    results = []
+    for case, runs in finished:
+        outcome, reason = _outcome(runs)
+        results.append(
+            CaseResult(
+                id=case.id,
+                case=case,
+                outcome=outcome,
+                reason=reason,
+                estimate=estimates[case.id],
+                speedup=_speedup(case, sides, all_runs, manifests),
+                runs=tuple(runs),
+                trials=trials.get(case.id, ()),
+                suspicions=(
+                    *apply_drift_gate(_throughputs(sorted(pooled(runs), key=_start)), suite.gates.off),
+                    *machines[case.id],
+                    *_mixed_inspection(runs),
+                ),
+                repeats=count_repeats(suite.protocol, as_attempts(runs), estimates[case.id], left_s),
+                profile=profiles.get(case.id),
+            )
         )
-        for case, runs in finished
-    )
     document = Results(
         trainmark_version=trainmark.__version__,
         generated_at=datetime.now(UTC),
@@ -155,7 +162,7 @@ def collect(
         protocol=suite.protocol,
         command=command,
         complete=not any(wants_another(suite.protocol, as_attempts(runs), left_s) for _, runs in finished),
-        cases=results,
+        cases=tuple(results),
         manifests=manifests,
         certificates=tuple(certificates),
         gates_off=suite.gates.off,
@@ -363,41 +370,13 @@ def read_manifests(directory: ResultDirectory, finished: Sequence[Finished]) -> 
     return manifests
 
 
-def _case_result(
-    suite: Suite,
-    case: Case,
-    runs: Sequence[RunResult],
-    found: Estimate | None,
-    against_one: Speedup | None,
-    trials: tuple[Trial, ...],
-    repeats: Repeats,
-    machines: tuple[Suspicion, ...],
-    profile: CaseProfile | None,
-) -> CaseResult:
-    bad = next((run for run in runs if run.outcome is not Outcome.OK), None)
+def _outcome(runs: Sequence[RunResult]) -> tuple[Outcome, str | None]:
+    """Return a case's outcome and its reason: ok if a run of it is, else those of the first run."""
+    if not runs:
+        return Outcome.SKIPPED, "not run yet"
     if any(run.outcome is Outcome.OK for run in runs):
-        outcome, reason = Outcome.OK, None
-    elif bad is not None:
-        outcome, reason = bad.outcome, bad.reason
-    else:
-        outcome, reason = Outcome.SKIPPED, "not run yet"
-    return CaseResult(
-        id=case.id,
-        case=case,
-        outcome=outcome,
-        reason=reason,
-        estimate=found,
-        speedup=against_one,
-        runs=tuple(runs),
-        trials=trials,
-        suspicions=(
-            *apply_drift_gate(_throughputs(sorted(pooled(runs), key=_start)), suite.gates.off),
-            *machines,
-            *_mixed_inspection(runs),
-        ),
-        repeats=repeats,
-        profile=profile,
-    )
+        return Outcome.OK, None
+    return runs[0].outcome, runs[0].reason
 
 
 def _mixed_inspection(runs: Sequence[RunResult]) -> tuple[Suspicion, ...]:

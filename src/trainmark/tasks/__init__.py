@@ -182,7 +182,7 @@ _LOOSE = (
 def same_unit(one: str, other: str) -> bool:
     """Return whether two units can count the same things, in any spelling: ``img/s`` and ``samples/s`` can."""
     pair = {_singular(one), _singular(other)}
-    own = (task.unit_aliases | {_singular(task.unit)} for task in TASKS.values())
+    own = (task.unit_aliases | {_singular(task.counters[0])} for task in TASKS.values())
     return len(pair) == 1 or any(pair <= words for words in (*_LOOSE, *own))
 
 
