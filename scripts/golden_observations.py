@@ -24,6 +24,7 @@ from trainmark.campaign.run_environment import RunEnvironment
 from trainmark.environment import EnvironmentState, entries, state_of
 from trainmark.environment.locations import folder_of, python_of
 from trainmark.equivalence import (
+    Reference,
     compare,
     digest_inputs,
     equal_work_of,
@@ -149,7 +150,7 @@ def disagreements(found: dict[str, Observed[Observation]], rules: dict[str, str]
     wrong = []
     for framework, observed in found.items():
         checks = [
-            *party(observed.steps, {}, None, None, rules=rules).checks,
+            *party(observed.steps, {}, None, None, reference=Reference(rules)).checks,
             *compare(observed.steps, found["pytorch"].steps).checks,
         ]
         wrong += [f"{framework}: {check.subject.value} {check.where}" for check in checks if not check.holds]

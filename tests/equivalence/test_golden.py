@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from trainmark.equivalence import (
+    Reference,
     certify,
     compare,
     digest_inputs,
@@ -100,7 +101,9 @@ def test_at_least_two_frameworks_agreed_when_it_was_made(model: str) -> None:
 
 def test_one_framework_that_equals_it_is_certified() -> None:
     worked, golden = observed("pytorch"), golden_of("mobilenet_v1")
-    certificate = certify("mobilenet_v1", [worked], [], {}, datetime.now(UTC), golden=golden)
+    certificate = certify(
+        "mobilenet_v1", [worked], [], {}, datetime.now(UTC), reference=Reference(golden=golden)
+    )
     assert [pair.frameworks for pair in certificate.pairs] == [("pytorch", GOLDEN)]
     assert certificate.holds
 

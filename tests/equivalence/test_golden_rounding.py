@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from trainmark.equivalence import (
+    Reference,
     compare_golden,
     compare_rounded,
     follows_rounded,
@@ -156,7 +157,7 @@ def test_updates_of_weights_in_16_bits_are_not_compared() -> None:
 
 
 def test_a_party_in_a_low_precision_has_no_solved_optimizer() -> None:
-    found = party(exact(), {}, None, None, rounding=expected())
+    found = party(exact(), {}, None, None, reference=Reference(precision=BF16, rounding=expected()))
     assert found.holds
     assert found.decaying is None
     assert Subject.LEARNING_RATE not in {check.subject for check in found.checks}

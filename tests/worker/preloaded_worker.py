@@ -10,7 +10,7 @@ from worker_process import START, Ran, ended_together, rank_variables
 
 from preloading import compiled_before, preloaded
 from trainmark.environment import find_entry
-from trainmark.equivalence import compare, follows, party, worker_flags, write_inputs
+from trainmark.equivalence import Reference, compare, follows, party, worker_flags, write_inputs
 from trainmark.equivalence.inputs import NO_RULES
 from trainmark.placement import free_ports
 from trainmark.schema.certificate import Check, Party, Subject
@@ -106,7 +106,7 @@ class Observer:
     def alone(self, framework: str, mistake: str = "", **changed: Any) -> dict[Subject, str]:
         """Return what does not hold of a framework's step by itself."""
         seen = self.seen(framework, mistake, **changed)
-        return failing(party(seen, {}, None, None, rules=self._rules))
+        return failing(party(seen, {}, None, None, reference=Reference(self._rules)))
 
     def between(self, first: str, second: str) -> dict[Subject, str]:
         """Return in what the steps of two frameworks differ."""

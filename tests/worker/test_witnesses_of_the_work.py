@@ -11,6 +11,7 @@ from frameworks import in_frameworks, require_bf16
 from preloading import compiled_before, preloaded
 from trainmark.environment import find_entry
 from trainmark.equivalence import (
+    Reference,
     compare_golden,
     compare_rounded,
     equal_work_of,
@@ -171,7 +172,7 @@ def narrow_differences(
     assert golden is not None
     assert rounding is not None
     checks = (
-        *party(seen, {}, None, None, rounding=rounding).checks,
+        *party(seen, {}, None, None, reference=Reference(precision=precision, rounding=rounding)).checks,
         *compare_rounded(seen, golden, rounding, precision).checks,
     )
     return {

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,13 +19,10 @@ from trainmark.campaign.resume import CERTIFICATE, EQUIVALENCE, read_certificate
 from trainmark.campaign.run_environment import CannotStart, RunEnvironment
 from trainmark.environment import EnvironmentState, entries, state_of
 from trainmark.equivalence import (
-    Rounding,
+    Reference,
     certify,
     equal_work_of,
-    follows,
-    follows_rounded,
     golden_bytes,
-    golden_of,
     golden_rounding,
     has_golden,
     party,
@@ -154,8 +152,7 @@ def answer(
     """
     slots = slots or Slots.of(1)
     rules, precision = dict(question.rules), question.precision
-    golden, rounding = golden_of(question.model, rules), golden_rounding(question.model, rules, precision)
-    low = None if precision is Precision.FP32 else rounding
+    reference = Reference.of(question.model, rules, precision)
     basis, form = _basis(question, run_env), equal_work_of(question.model, rules).observation
     stored = read_certificate(folder / CERTIFICATE)
     if stored is not None and stored.basis == basis and not _lacked(stored, Outcome.TIMEOUT, Outcome.OOM):
@@ -183,12 +180,13 @@ def answer(
             if isinstance(observed, str):
                 absent[framework] = observed
                 continue
-            judge = _judge(observed.steps, golden, low, precision)
             wanted = [
                 variant
                 for variant in question.variants
                 if variant.framework == framework and variant != _variant_of(base)
             ]
+
+            judge = partial(reference.check_variant, observed.steps)
 
             def checked(variant: TrainingVariant, base: Case = base, judge: Judge = judge) -> CheckedVariant:
                 with slots.free:
@@ -198,15 +196,13 @@ def answer(
                 variants = list(pool.map(checked, wanted))
             observations.append(observed.steps)
             parties.append(
-                party(observed.steps, _axes(base), observed.version, observed.device, variants, rules, low)
+                party(observed.steps, _axes(base), observed.version, observed.device, variants, reference)
             )
     finally:
         # About 100 MB, which the seed can recreate.
         inputs.unlink(missing_ok=True)
     made_at = datetime.now(UTC)
-    certificate = certify(
-        question.model, observations, parties, absent, made_at, basis, rules, golden, precision, rounding
-    )
+    certificate = certify(question.model, observations, parties, absent, made_at, basis, reference)
     text = certificate.model_dump_json(indent=1) + "\n"
     write_run_file(folder / CERTIFICATE, text)
     if copy is not None and certificate.holds:
@@ -218,15 +214,6 @@ def answer(
 
 Judge = Callable[[Followed, Mapping[str, str], str], CheckedVariant]
 """Checks the steps of a variant, which has these axes and this compiler."""
-
-
-def _judge(
-    base: Observation, golden: Observation | None, low: Rounding | None, precision: Precision
-) -> Judge:
-    """Return the check of a framework's variants: against its own steps, or in a ``low`` precision the golden ones."""
-    if golden is None or low is None:
-        return lambda steps, axes, compiler: follows(base, steps, axes, compiler)
-    return lambda steps, axes, compiler: follows_rounded(golden, steps, low, precision, axes, compiler)
 
 
 def _variant(

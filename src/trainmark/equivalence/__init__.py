@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from trainmark.imports import attach
 
 if TYPE_CHECKING:
-    from trainmark.equivalence.comparing import certify, compare, compare_golden, follows, party
+    from trainmark.equivalence.comparing import Reference, certify, compare, compare_golden, follows, party
     from trainmark.equivalence.golden import (
         digest_inputs,
         golden_bytes,
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from trainmark.equivalence.rounding import Rounding, compare_rounded, follows_rounded
 
 __all__ = [
+    "Reference",
     "Rounding",
     "certify",
     "compare",
@@ -44,7 +45,7 @@ __all__ = [
 __getattr__ = attach(
     __name__,
     {
-        ".comparing": ("certify", "compare", "compare_golden", "follows", "party"),
+        ".comparing": ("Reference", "certify", "compare", "compare_golden", "follows", "party"),
         ".golden": (
             "digest_inputs",
             "golden_bytes",

@@ -7,11 +7,19 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import combinations
+from typing import NamedTuple, Self
 
 import trainmark
 from trainmark.equivalence.conventions import FLOOR, Conventions, ratio, solve, unclipped
+from trainmark.equivalence.golden import golden_of, golden_rounding
 from trainmark.equivalence.inputs import NO_RULES, equal_work_of
-from trainmark.equivalence.rounding import Rounding, compare_rounded, described_rounded, typical_rounding
+from trainmark.equivalence.rounding import (
+    Rounding,
+    compare_rounded,
+    described_rounded,
+    follows_rounded,
+    typical_rounding,
+)
 from trainmark.schema.certificate import Certificate, Check, CheckedVariant, Pair, Party, Subject
 from trainmark.schema.observation import Followed, Observation, Sketch
 from trainmark.schema.precision import Precision
@@ -23,28 +31,64 @@ USUAL_DECAY = 0.1
 """The decay in the checks of most tasks: the unit of a decay's deviation if the recipe has none."""
 
 
+class Reference(NamedTuple):
+    """The recipe of a check of equal work, and what frameworks' steps are compared with besides each other's.
+
+    ``rules`` are the values of the task's fixed axes. ``golden`` is one more partner of each framework, and the only
+    one in another ``precision`` than FP32; ``rounding`` is what the precision implies.
+    """
+
+    rules: Mapping[str, str] = NO_RULES
+    precision: Precision = Precision.FP32
+    golden: Observation | None = None
+    rounding: Rounding | None = None
+
+    @classmethod
+    def of(cls, model: str, rules: Mapping[str, str], precision: Precision) -> Self:
+        """Return the reference for a model; raise ``ValueError`` if the file of its golden observation is damaged."""
+        return cls(rules, precision, golden_of(model, rules), golden_rounding(model, rules, precision))
+
+    @property
+    def low(self) -> Rounding | None:
+        """The rounding of a precision below FP32; None in FP32."""
+        return None if self.precision is Precision.FP32 else self.rounding
+
+    def check_variant(
+        self, base: Observation, steps: Followed, axes: Mapping[str, str], compiler: str
+    ) -> CheckedVariant:
+        """Return the check of a framework's ``steps`` in another variant.
+
+        They are compared with its own steps in the ``base``, or in a low precision with the golden ones.
+        """
+        if self.golden is None or self.low is None:
+            return follows(base, steps, axes, compiler)
+        return follows_rounded(self.golden, steps, self.low, self.precision, axes, compiler)
+
+
+FP32 = Reference()
+"""The usual recipe in FP32, without a golden observation."""
+
+
 def party(
     observation: Observation,
     axes: Mapping[str, str],
     version: str | None,
     device: str | None,
     variants: Sequence[CheckedVariant] = (),
-    rules: Mapping[str, str] = NO_RULES,
-    rounding: Rounding | None = None,
+    reference: Reference = FP32,
 ) -> Party:
     """Return the observed step of one framework with its checks against the common description and recipe.
 
-    ``axes`` are the values of the task's variant axes in the observation, ``rules`` those of its fixed axes in the
-    recipe. ``rounding`` is what the precision implies, if it is not FP32: then the optimizer's settings are not solved,
-    because rounding hides them.
+    ``axes`` are the values of the task's variant axes in the observation. In another precision than FP32 the
+    optimizer's settings are not solved, because rounding hides them.
     """
-    task = equal_work_of(observation.model, rules)
+    task = equal_work_of(observation.model, reference.rules)
     conventions: Conventions | None = None
-    if rounding is None:
+    if reference.low is None:
         conventions = solve(observation, _is_layerwise(task))
         checks = tuple(_against_the_description(observation, conventions, task))
     else:
-        checks = tuple(described_rounded(observation, task, rounding))
+        checks = tuple(described_rounded(observation, task, reference.low))
     return Party(
         framework=observation.framework,
         version=version,
@@ -95,34 +139,27 @@ def certify(
     absent: Mapping[str, str],
     made_at: datetime,
     basis: str = "",
-    rules: Mapping[str, str] = NO_RULES,
-    golden: Observation | None = None,
-    precision: Precision = Precision.FP32,
-    rounding: Rounding | None = None,
+    reference: Reference = FP32,
 ) -> Certificate:
-    """Return the certificate of the observed frameworks for the recipe with these ``rules``.
-
-    ``golden`` is one more partner of each framework, and the only one in another ``precision`` than FP32. ``rounding``
-    is what the precision implies.
-    """
-    task = equal_work_of(model, rules)
+    """Return the certificate of the observed frameworks; ``absent`` has the reasons of the others."""
+    task, golden = equal_work_of(model, reference.rules), reference.golden
     by_golden = [(one, golden) for one in observations if golden is not None]
-    if rounding is None or precision is Precision.FP32:
+    if reference.low is None:
         pairs = (
             *(compare(*pair) for pair in combinations(observations, 2)),
-            *(compare_golden(*pair, rounding) for pair in by_golden),
+            *(compare_golden(*pair, reference.rounding) for pair in by_golden),
         )
     else:
-        pairs = tuple(compare_rounded(*pair, rounding, precision) for pair in by_golden)
+        pairs = tuple(compare_rounded(*pair, reference.low, reference.precision) for pair in by_golden)
     return Certificate(
         trainmark_version=trainmark.__version__,
         model=model,
-        precision=precision,
+        precision=reference.precision,
         reduced=task.reduction(model),
         made_at=made_at,
         batch=task.batch,
         axes=task.shape,
-        rules=rules,
+        rules=reference.rules,
         steps=min((len(observation.steps) for observation in observations), default=0),
         parties=tuple(parties),
         pairs=pairs,
