@@ -350,15 +350,32 @@ def test_the_default_reference_is_the_fastest_figure_of_the_case(tmp_path: Path)
 
 
 def test_a_run_without_a_device_has_no_default_reference(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="does not state its device: add --device"):
+    with pytest.raises(
+        InputError,
+        match=r"does not state its device: add --device, .* \(the closest of its model: .*ngc-pytorch-resnet50-",
+    ):
         choose_reference(run_from_log(write(tmp_path, ngc_log())), load_references())
 
 
 def test_a_case_without_a_published_figure_needs_a_named_reference(tmp_path: Path) -> None:
     log = write(tmp_path, ngc_log(settings=SETTINGS | {"world_size": "3"}))
 
-    with pytest.raises(InputError, match=r"no published figure for the case of run\.txt: choose one"):
+    with pytest.raises(
+        InputError, match=r"no published figure for the case of run\.txt: choose one"
+    ) as raised:
         choose_reference(run_from_log(log, device="Tesla V100-SXM2-32GB"), load_references())
+
+    # The nearest ones agree in framework, precision, device, its memory and the batch.
+    names = str(raised.value).partition("(the closest of its model: ")[2].partition(")")[0].split(", ")
+    assert len(names) == 3
+    assert all("pytorch" in name and "v100-32gb-amp" in name for name in names)
+
+
+def test_a_model_that_nobody_published_is_answered_with_the_nearest_name() -> None:
+    recipe = StatedRecipe({Condition.MODEL: Reading("llama3-8b", "flag")})
+
+    with pytest.raises(InputError, match=r"no figure is of the model 'llama3-8b'; did you mean 'llama3"):
+        choose_reference(ExplainedRun("x", recipe, 800.0, "tokens/s"), load_references())
 
 
 def test_another_model_is_refused(tmp_path: Path) -> None:

@@ -158,6 +158,7 @@ def _other(run: "ExplainedRun", name: str | None, given: LogFacts, *, quiet: boo
     from trainmark.insight.published import choose_reference
     from trainmark.insight.sides import side_of_figure, side_of_run
     from trainmark.reference import load_references
+    from trainmark.schema.results import Bound
 
     if name is not None:
         there = side_of(name, given)
@@ -165,7 +166,7 @@ def _other(run: "ExplainedRun", name: str | None, given: LogFacts, *, quiet: boo
     try:
         return side_of_figure(choose_reference(run, load_references()))
     except InputError:
-        if run.bound is not None and not quiet:
+        if run.bound is not None and run.bound.bound is not Bound.UNKNOWN and not quiet:
             sys.stdout.write(f"bound by {bound_line(run.bound)}\n")
         raise
 

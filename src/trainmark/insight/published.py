@@ -1,14 +1,14 @@
 """The published figure for a run or a measured case (the fastest of the same case), and the deviation from it."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from trainmark.errors import InputError
+from trainmark.errors import InputError, nearest
 from trainmark.insight.from_results import run_from_case, stated_recipe
 from trainmark.insight.recipe import FLAGS, StatedRecipe, recipe_of
 from trainmark.insight.sides import ExplainedRun
 from trainmark.reference import Reference, Statistic, load_references
-from trainmark.schema.recipe import Condition
+from trainmark.schema.recipe import AxisValue, Condition
 from trainmark.schema.results import CaseResult, Results
 from trainmark.tasks import same_model, same_unit
 
@@ -22,6 +22,7 @@ def choose_reference(run: ExplainedRun, references: Iterable[Reference]) -> Refe
     Memory, batch and nodes must agree if both sides state them. Raises ``InputError`` if there is no figure of
     that case, or the run does not state its case.
     """
+    references = tuple(references)
     model, unstated = run.recipe.value(Condition.MODEL), _unstated(run.recipe)
     if model is None or unstated:
         missing = ", ".join([*(["model"] if model is None else []), *unstated])
@@ -32,22 +33,50 @@ def choose_reference(run: ExplainedRun, references: Iterable[Reference]) -> Refe
             cure = (
                 f"add {', '.join(flags)}, {'or' if len(flags) == len(lacking) else 'and for the rest'} {cure}"
             )
-        raise InputError(f"{run.name} does not state its {missing}: {cure}")
-    found = [
-        reference
-        for reference in references
-        if reference.value is not None
-        and reference.statistic not in (Statistic.EXAMPLE, Statistic.SINGLE_RUN)
-        and same_model(model, reference.model)
-        and (run.unit is None or same_unit(run.unit, reference.unit))
-        and _agrees(run, reference)
-    ]
+        raise InputError(f"{run.name} does not state its {missing}: {cure}{_closest(run, model, references)}")
+    found = [figure for figure in _of_model(run, model, references) if _agrees(run, figure)]
     if not found:
         raise InputError(
-            f"there is no published figure for the case of {run.name}: choose one with --reference "
-            "(trainmark reference list shows all)"
+            f"there is no published figure for the case of {run.name}: choose one with --reference"
+            f"{_closest(run, model, references)}; trainmark reference list shows all"
         )
     return max(found, key=lambda reference: reference.value or 0.0)
+
+
+def _of_model(run: ExplainedRun, model: AxisValue, references: Iterable[Reference]) -> Iterator[Reference]:
+    """Yield the measured figures of a model in the run's unit."""
+    for figure in references:
+        if (
+            figure.value is not None
+            and figure.statistic not in (Statistic.EXAMPLE, Statistic.SINGLE_RUN)
+            and same_model(model, figure.model)
+            and (run.unit is None or same_unit(run.unit, figure.unit))
+        ):
+            yield figure
+
+
+_MOST_NAMES = 3
+"""The figures that an error names."""
+
+
+def _closest(run: ExplainedRun, model: AxisValue | None, references: Sequence[Reference]) -> str:
+    """Return the names of the model's figures that agree most with the run, in brackets; empty without a model.
+
+    For a model without figures it is the nearest name of one that has some.
+    """
+    if model is None:
+        return ""
+
+    def agreements(figure: Reference) -> int:
+        there = recipe_of(figure)
+        stated = ((run.recipe.value(axis), there.value(axis)) for axis in (*MUST_AGREE, *_OPTIONAL))
+        return sum(here is not None and here == other for here, other in stated)
+
+    ranked = sorted(_of_model(run, model, references), key=agreements, reverse=True)
+    names = ", ".join(figure.id for figure in ranked[:_MOST_NAMES])
+    if names:
+        return f" (the closest of its model: {names})"
+    return f" (no figure is of the model '{model}'{nearest(str(model), {one.model for one in references})})"
 
 
 def _agrees(run: ExplainedRun, reference: Reference) -> bool:
