@@ -455,7 +455,7 @@ def test_records_of_another_form_in_the_log_of_a_known_program_are_guessed(
 
 
 @pytest.mark.parametrize("between", [",", "'", "_", "\u00a0", "\u202f"])
-def test_thousands_may_be_separated_in_several_ways(tmp_path: Path, between: str) -> None:
+def test_thousands_may_have_several_separators(tmp_path: Path, between: str) -> None:
     form = "step {} | loss 2.5 | {:,} tok/s"
     row = _row(tmp_path, _lines(lambda at: form.format(at, 2_600_000 + at * 7).replace(",", between)))
 
