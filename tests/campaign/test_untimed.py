@@ -1,4 +1,4 @@
-"""Runs whose printed times leave out time between the steps: the number is by the arrival of the lines."""
+"""Runs whose lines print no times, or times that leave out a part of the wall time: their arrival is the clock."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -85,3 +85,34 @@ def test_frequent_pauses_between_the_steps_are_a_doubt(tmp_path: Path) -> None:
 
     assert found.throughput == pytest.approx(BATCH / STEP_S, rel=2e-3)
     assert "before 5 of 28 records the program pauses, for 35% of the window" in doubts(found)["pauses"]
+
+
+BARE = "step {step} loss 4.0\n"
+
+
+def test_a_program_without_times_is_tested_for_a_slowdown(tmp_path: Path) -> None:
+    found = measured(tmp_path, BARE, after=lambda step: STEP_S * step / STEPS)
+
+    assert found.steadiness.steady is False
+    assert [one.off for one in found.steadiness.levels] == sorted(one.off for one in found.steadiness.levels)
+    last = found.steadiness.levels[-1]
+    assert last.first + last.steps <= found.measured_steps
+
+
+def test_even_steps_without_times_are_steady(tmp_path: Path) -> None:
+    assert measured(tmp_path, BARE).steadiness.steady is True
+
+
+def test_fast_steps_that_arrive_several_at_a_look_are_tested_together(tmp_path: Path) -> None:
+    found = measured(tmp_path, BARE, after=lambda step: -0.9 * STEP_S if step < 300 else -0.85 * STEP_S)
+
+    assert found.steadiness.steady is False
+    assert 260 <= found.steadiness.levels[-1].first <= 320
+
+
+@pytest.mark.parametrize(("step_s", "coarse"), [(0.001, True), (0.01, False)])
+def test_a_window_of_few_looks_at_the_log_is_a_doubt(tmp_path: Path, step_s: float, coarse: bool) -> None:
+    found = measured(tmp_path, BARE, after=lambda _step: step_s - STEP_S)
+
+    assert found.throughput == pytest.approx(1 / step_s, rel=0.02)
+    assert ("is known only to 1.7%" in doubts(found).get("short-window", "")) is coarse

@@ -139,6 +139,22 @@ def test_a_window_with_too_much_variation_gives_no_verdict() -> None:
     assert judge_steadiness(np.full(19, 0.1)).cannot_say is CannotSay.TOO_FEW_STEPS
 
 
+@pytest.mark.parametrize("n", [24, 38, 60, 100])
+@pytest.mark.parametrize("last", [2.0, 1.3, 0.5])
+def test_an_even_drift_is_not_called_noise(n: int, last: float) -> None:
+    found = judge_steadiness(np.linspace(1, last, n) * np.exp(0.01 * correlated(0, 7, n)))
+
+    assert found.steady is False
+    assert found.shape in (Shape.DRIFT, Shape.SLOWDOWN, Shape.SPEEDUP)
+    assert found.levels
+
+
+@pytest.mark.parametrize("rho", [0.8, 0.95, 0.98])
+def test_correlated_steps_of_a_short_window_are_rarely_a_drift(rho: float) -> None:
+    found = [judge_steadiness(np.exp(0.1 * correlated(rho, seed, 38))) for seed in range(200)]
+    assert sum(one.shape is Shape.DRIFT for one in found) / 200 < 0.04
+
+
 def test_the_power_is_reported_and_grows_with_the_steps() -> None:
     few, many = (judge_steadiness(0.1 * np.exp(0.02 * correlated(0, 1, n))).detectable for n in (40, 160))
     assert few is not None

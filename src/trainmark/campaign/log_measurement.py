@@ -1,7 +1,7 @@
 """The measurement of one run: from its events, or from another program's log and the arrival of its records."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
@@ -381,10 +381,11 @@ def _measurement_of(
         peak_memory_bytes=(),
         final_loss=None,
         witnessed=_witnessed(alone),
-        steadiness=judge_records(read, result.skipped),
+        steadiness=judge_records(_with_grain(read, found), result.skipped),
         suspicions=(
             *log_suspicions(problems),
             *_buffering(clock),
+            *(_short_window(window) if found.is_stamped and read.uses_clock else ()),
             *stated_work_doubts(card.unit, work, printed, read.unit, timed.unit),
             *contradictions(case, card, commands, alone, read, log),
         ),
@@ -526,6 +527,26 @@ def _with_arrivals(read: ParsedLog, clock: ArrivalClock, *, is_stamped: bool) ->
     return with_timing_by(
         replace(read, records=records, clock_resolution_s=2 * ARRIVAL_INTERVAL_S), ARRIVAL_INTERVAL_S
     )
+
+
+def _with_grain(read: ParsedLog, found: RunLog) -> ParsedLog:
+    """Return the log with the resolution of its clock: stamps of an arrival have more digits than it is known to."""
+    return replace(read, clock_resolution_s=ARRIVAL_INTERVAL_S) if found.is_stamped else read
+
+
+_MOST_OF_A_LOOK = 0.01
+"""The largest share of a window by arrival that the interval of the looks at the log may be, without a doubt."""
+
+
+def _short_window(window: tuple[float, float] | None) -> Iterator[Suspicion]:
+    """Yield the doubt about a window by the arrival of its lines that is too short for the looks at the log."""
+    if window is None or (share := ARRIVAL_INTERVAL_S / (window[1] - window[0])) <= _MOST_OF_A_LOOK:
+        return
+    sentence = (
+        f"the window of {window[1] - window[0]:.3g} s is known only to {share:.1%}, because the arrival of lines is "
+        f"noted every {1000 * ARRIVAL_INTERVAL_S:g} ms: let the program train for longer"
+    )
+    yield Suspicion(code="short-window", sentence=sentence, about=About.WINDOW)
 
 
 def _buffering(clock: ArrivalClock) -> tuple[Suspicion, ...]:

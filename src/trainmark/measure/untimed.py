@@ -70,7 +70,7 @@ def untimed(log: ParsedLog, skipped: int) -> Untimed | None:
         paused_s=float(between[paused].sum()),
         window_s=float(clock.sum()),
     )
-    ends_s = (parts + found.pauses) * 2 * log.clock_resolution_s + slack_s
+    ends_s = (parts + found.pauses) * log.clock_resolution_s + slack_s
     by_rate = log.records.step_time_s is None and log.records.average_time_s is None
     if not found.clock_s > 0 or (by_rate and abs(found.share) > _MOST_BY_RATE):
         return None
