@@ -30,7 +30,7 @@ def main() -> int:
     runpy.run_path(str(START))
     arguments = importlib.import_module("trainmark_worker.core.arguments")
     task = importlib.import_module("trainmark_worker.tasks.image_classification").TASK
-    floor_of = importlib.import_module("trainmark_worker.core.task").floor_of
+    floor_of = importlib.import_module("trainmark_worker.core.probes").floor_of
     words = [
         "--framework=pytorch", f"--model={own.model}", f"--batch-per-device={own.batch}",
         f"--image-size={own.image_size}", "--steps=2", "--warmup-steps=1",

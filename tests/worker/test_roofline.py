@@ -1,10 +1,15 @@
 """The least time of a step: what layers compute and move is what torch sees them do; the longer of both counts."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from worker_process import beside
 
 from frameworks import needs_framework
-from trainmark.worker.core.task import Floor, Piece, floor_of, share_of_floor
+from trainmark.worker.core.precision import Precision
+from trainmark.worker.core.probes import Floor, floor_of, share_of_floor, share_of_peak
+from trainmark.worker.core.task import Piece
 
 
 def test_each_piece_takes_the_longer_of_its_operations_and_its_bytes() -> None:
@@ -12,9 +17,28 @@ def test_each_piece_takes_the_longer_of_its_operations_and_its_bytes() -> None:
     assert floor_of(pieces, operations_per_s=10.0, bytes_per_s=5.0) == Floor(10.0 + 10.0, 10.1, 12.0)
 
 
-def test_there_is_no_share_where_memory_is_not_known_nor_above_one() -> None:
+def test_there_is_no_floor_where_memory_is_not_measured() -> None:
+    rank: Any = SimpleNamespace(
+        task=SimpleNamespace(
+            operations=lambda _: {"counted": 1}, pieces=lambda *_: [Piece("product", 1.0, 1.0)]
+        ),
+        expected=lambda: Precision("float32"),
+        facts=lambda: SimpleNamespace(device="cpu"),
+        barrier=lambda: None,
+        gather=lambda own: [own],
+        products=lambda size: lambda _times: sum(range(size)),
+        sums=lambda _values: None,
+    )
+    settings: Any = SimpleNamespace(batch_per_device=1)
+
+    found = share_of_peak(rank, settings, 1.0)
+
+    assert found["peak_operations_per_s"][0] > 0
+    assert [found[name] for name in ("peak_bytes_per_s", "floor", "roofline")] == [None, None, None]
+
+
+def test_there_is_no_share_above_one() -> None:
     floor = Floor(2.0, 2.0, 1.0)
-    assert share_of_floor(None, 1.0) == {"floor": None, "roofline": None}
     assert share_of_floor(floor, 4.0)["roofline"] == 0.5
     assert share_of_floor(floor, 1.0)["roofline"] is None
 

@@ -8,20 +8,27 @@ by named conventions (``Task.operations``).
 In a step every rank waits for the slowest one in the exchange of the gradients, so that all seem equally slow. Here all
 ranks pass their batches forward and backward at the same time, without an exchange; then an all-reduce of the
 gradients' size runs alone.
+
+Each layer takes at least the time of its operations at the rate of a matrix product, and the time of its bytes at the
+memory bandwidth; the longer one is the layer's floor, and the sum of the floors is the step's. Bytes are those of the
+layer's own operands, each read or written once. Anything between layers (norms, activations, sums, pooling) is assumed
+to be free, and caches to retain nothing between layers. A program that fuses everything comes close to it; one that
+keeps a layer's output in a cache could be faster.
+The roofline model: Williams, Waterman and Patterson, https://doi.org/10.1145/1498765.1498785.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from shutil import rmtree
 from statistics import median
 from tempfile import mkdtemp
-from typing import Any
+from typing import Any, NamedTuple
 
 from .backend import repeated
 from .outcomes import UNSUPPORTED, RunError
 from .settings import Settings
-from .task import floor_of, share_of_floor
+from .task import Piece
 from .training import Training
 
 # Rows and columns, tried in order; large enough to measure the device and not the launch of its work.
@@ -118,7 +125,7 @@ def share_of_peak(training: Training, settings: Settings, samples_per_s: float) 
     """Return the peaks and the used shares for the last event. All ranks must call it.
 
     ``mfu`` is the operations' share of the matrix product's rate, by convention; ``roofline`` is the shortest possible
-    time of the step (``task.py``) divided by its actual time, on the slowest rank's device.
+    time of the step divided by its actual time, on the slowest rank's device.
     """
     operations = training.task.operations(settings)
     if not operations:
@@ -147,7 +154,7 @@ def share_of_peak(training: Training, settings: Settings, samples_per_s: float) 
     if not pieces:
         return data
     if not all(rates):
-        return {**data, "peak_bytes_per_s": None, **share_of_floor(None, 0.0)}
+        return {**data, "peak_bytes_per_s": None, "floor": None, "roofline": None}
     floor = max(floor_of(pieces, ops, rate) for ops, rate in zip(peaks, rates))
     return {
         **data,
@@ -156,6 +163,27 @@ def share_of_peak(training: Training, settings: Settings, samples_per_s: float) 
         "peak_bytes_type": "float32",
         **share_of_floor(floor, settings.batch_per_device * len(found) / samples_per_s),
     }
+
+
+class Floor(NamedTuple):
+    """The times of a step in seconds: the floor, and the times of all operations and of all bytes alone."""
+
+    step_s: float
+    operations_s: float
+    bytes_s: float
+
+
+def floor_of(pieces: Sequence[Piece], operations_per_s: float, bytes_per_s: float) -> Floor:
+    """Return the floor of a step made of these pieces, one after the other."""
+    seconds = [(piece.operations / operations_per_s, piece.moved_bytes / bytes_per_s) for piece in pieces]
+    return Floor(sum(map(max, seconds)), sum(ops for ops, _ in seconds), sum(moved for _, moved in seconds))
+
+
+def share_of_floor(floor: Floor, step_s: float) -> dict[str, object]:
+    """Return the last event's ``floor``, and its share of the step (``roofline``)."""
+    share = floor.step_s / step_s
+    # A share above 1 is possible only with a cache or a measured rate that is too low.
+    return {"floor": floor._asdict(), "roofline": share if share <= 1 else None}
 
 
 def shares_of(operations: Mapping[str, float], samples_per_s: float, peak: float) -> dict[str, Any]:
