@@ -334,6 +334,33 @@ def test_a_trainers_attempts_and_the_starts_of_its_processes_are_one_run(read: R
         assert "several-runs" not in codes
 
 
+@pytest.mark.parametrize("name", ["trl", "lerobot", "nemo-rl"])
+def test_a_second_start_of_a_program_without_a_counter_is_a_doubt(read: Reader, name: str) -> None:
+    one, other = (
+        synthetic_log(name, SampleRun([seconds + 0.0003 * (at * 7 % 11) for at in range(200)]))
+        for seconds in (0.5, 0.54)
+    )
+    ranks = "".join(f"[rank{rank}]:{line}\n" for line in one.splitlines() for rank in range(2))
+
+    for text in (one, ranks):
+        assert "several-runs" not in {problem.code for problem in read(text).problems}
+    log = read(one[: len(one) // 2] + "\n" + other)
+    assert "several-runs" in {problem.code for problem in log.problems}
+
+
+@pytest.mark.parametrize("name", ["torchtitan", "maxtext", "diffusers", "openpcdet", "modded-nanogpt"])
+def test_two_jobs_that_print_into_one_file_in_turn_are_no_ranks(read: Reader, name: str) -> None:
+    """The first line of each step was taken for all of them; ranks of one job have about the same pace."""
+    jobs = [synthetic_log(name, SampleRun([seconds] * 200)).splitlines() for seconds in (0.5, 0.8)]
+
+    def codes(one: list[str], other: list[str]) -> set[str]:
+        text = "".join(f"{line}\n" for lines in zip(one, other, strict=True) for line in lines)
+        return {problem.code for problem in read(text, given=Facts(gpus=8, batch_per_device=64)).problems}
+
+    assert "several-runs" in codes(*jobs)
+    assert "several-runs" not in codes(jobs[0], jobs[0])
+
+
 def test_work_that_begins_anew_shows_a_second_run(read: Reader) -> None:
     line = "{{'loss': 1.2, 'tokens/train_per_sec_per_gpu': 2000.0, 'tokens/trainable': {}, 'epoch': 0.02}}\n"
     text = "world_size: 4\n" + "".join(line.format(8000 * at) for at in range(1, 50))

@@ -298,6 +298,23 @@ def conflicting_facts(known: Format, pattern: int, context: LogContext, later: b
                 return
 
 
+def second_start(known: Format, pattern: int, records: Records, context: LogContext) -> Iterator[Problem]:
+    """Yield a doubt if a program whose records have no counter starts again after its first record.
+
+    ``pattern`` is the index of the format's record pattern. The text of several ranks is not in the order of time.
+    """
+    counters = (records.step, records.epoch, records.consumed)
+    if known.header is None or any(counter is not None for counter in counters) or context.ranks > 1:
+        return
+    first = known.records[pattern].search(context.text) if known.records and records.count else None
+    starts = [start.start() for start in known.header.finditer(context.text)] if first else []
+    if first and starts and starts[0] < first.start() < starts[-1]:
+        sentence = (
+            "the program starts again after its first record: the number covers several runs; split the file"
+        )
+        yield Problem(SEVERAL_RUNS, sentence)
+
+
 def conflicting_results(known: Format, records: Records, tail: bytes) -> Iterator[Problem]:
     """Yield a doubt if a program that prints its result once per run printed two different results.
 

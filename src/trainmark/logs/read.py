@@ -48,6 +48,7 @@ from trainmark.logs.other_lines import (
     merge_missing_ends,
     other_format_problems,
     run_outcome,
+    second_start,
     start_problems,
     unknown_format_log,
 )
@@ -323,6 +324,7 @@ def _contradictions(
 ) -> Iterator[Problem]:
     """Yield the facts and results that the log contradicts later, and lines that resemble records."""
     yield from conflicting_facts(known, collected.pattern, context, collected.later)
+    yield from second_start(known, collected.pattern, read.records, context)
     yield from conflicting_results(known, read.records, collected.tail)
     yield from find_rejected_lines(known, collected.pattern, context.head, collected.tail)
 

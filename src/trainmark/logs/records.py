@@ -60,6 +60,8 @@ _COPY_DEVIATION = 0.02
 """Ranks that print one figure of all devices print nearly the same value."""
 _SAMPLE_DEVIATION = 0.1
 """Values of single steps, or averages since each rank's own start, may differ more."""
+_LEAST_SPAN_S = 20.0
+"""Time that copies take by their stamps, in whole seconds at worst, from which its difference counts."""
 _EPOCH = 1e9
 _SAMPLE = 1 << 18
 """Records used to detect repeated counters: repeats show from the start, and sorting all costs memory."""
@@ -349,19 +351,31 @@ def first_of_each(records: Records) -> Records:
 
 
 def copy_deviation(records: Records, copies: int) -> float:
-    """Return the median relative difference in speed between the ``copies`` of a record; 0 if they print none."""
-    column = next(
-        (c for c in (records.rate, records.step_time_s, records.average_time_s) if c is not None), None
-    )
-    if column is None:
+    """Return the median relative difference in speed between the ``copies`` of a record.
+
+    Without a speed it is that of the times from the first to the last step; 0 if these are short, or not printed.
+    """
+    column = _speed(records)
+    timed = records.clock_s if column is None else column
+    if timed is None:
         return 0.0
     keys = _sample(records)
     order = np.argsort(keys, kind="stable")
     _, first, size = np.unique(keys[order], return_index=True, return_counts=True)
     places = first[size == copies][:, None] + np.arange(copies)
-    values = column.array(0, len(keys))[order][places]
+    values = timed.array(0, len(keys))[order][places]
+    if column is None:
+        values = values[-1:] - values[:1]
+        values = values[(values > _LEAST_SPAN_S).all(axis=1)]
     values = values[(values > 0).all(axis=1)]
     return median(values.max(axis=1) / values.min(axis=1)) - 1 if len(values) else 0.0
+
+
+def _speed(records: Records) -> Column | None:
+    """Return the column of the speeds or the times of steps; None if the records have none."""
+    return next(
+        (c for c in (records.rate, records.step_time_s, records.average_time_s) if c is not None), None
+    )
 
 
 def _names(records: Records) -> list[str]:
@@ -585,16 +599,18 @@ def _samples_of_records(records: Records, interval: int) -> Records:
 
 
 def conflicting_copies(known: Format, records: Records, copies: int) -> Iterator[Problem]:
-    """Yield a doubt if several lines per step, taken for ranks, report different figures of all devices."""
-    if copies < 2 or known.scope is not Scope.GLOBAL:
+    """Yield a doubt if several lines per step, taken for ranks, report different figures of steps that they share."""
+    if copies < 2:
         return
     deviation = copy_deviation(records, copies)
-    limit = _COPY_DEVIATION if known.meaning is Meaning.INTERVAL else _SAMPLE_DEVIATION
-    if deviation > limit:
+    is_of_all = (
+        known.scope is Scope.GLOBAL and known.meaning is Meaning.INTERVAL and _speed(records) is not None
+    )
+    if deviation > (_COPY_DEVIATION if is_of_all else _SAMPLE_DEVIATION):
+        alike = "that of all devices" if known.scope is Scope.GLOBAL else "about that of the others"
         sentence = (
             f"each step is printed by {copies} lines whose rates differ by {deviation:.0%}, although each should be "
-            "that of all devices: they come from several runs, or each from one worker; the first line of each step "
-            "is used"
+            f"{alike}: they come from several runs, or each from one worker; the first line of each step is used"
         )
         yield Problem(SEVERAL_RUNS, sentence)
 
