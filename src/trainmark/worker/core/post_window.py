@@ -29,7 +29,7 @@ OVERFLOWS = 17  # the most trials of a step until it does not overflow: each hal
 LAST_BITS, TINY = 13, 2.0**-100  # the bits that FP16 lacks; a size below which FP32 has fewer
 # The share of the largest gradient up to which another one may be what rounding leaves of zero.
 RESIDUE = 2.0**-18
-LEAST, MOST = 16, 4096  # the compared elements of an array: for FP32 the chance of a doubt is 2**-208
+LEAST, MOST = 16, 4096  # elements of an array to compare: for FP32 the chance of a doubt is 2**-208
 
 
 def verify(training: Training, settings: Settings) -> Verified:
@@ -157,10 +157,10 @@ def _check_counts(training: Training, settings: Settings) -> Verified:
             found.data["steps_skipped"] = skipped = requested - taken
             may_be = 0 < taken <= requested
             if may_be and (skipped > most_skipped or 2 * taken < requested):
-                steps = f"{skipped} of {requested} steps"
-                found.doubt(
-                    "steps-skipped", f"{steps} overflowed and were skipped: their updates took no time."
+                sentence = (
+                    f"{skipped} of {requested} steps overflowed and were skipped: their updates took no time."
                 )
+                found.doubt("steps-skipped", sentence)
     if not may_be:
         found.doubt("steps-not-taken", f"{requested} steps were requested, but {taken} were taken.")
     elif updates is not None and updates < requested - most_skipped:

@@ -22,7 +22,7 @@ from .update_checks import Unexplained
 # mistake explains; and of a gradient that follows from the outputs, relative to its norm.
 EXACT, ROUNDED = (5e-4, 5e-5, 0.02), (0.03, 3e-3, 0.4)
 NOTICED = 0.1  # a known mistake explains a deviation if it leaves less than this part of it
-LOSS_TYPE = "float32"  # of every built-in model's loss, and of the logits that it is computed from
+LOSS_TYPE = "float32"  # of every built-in model's loss, and of its logits, in every precision
 # The largest relative difference of losses that rounding explains, and so many times that of two equal steps is noise.
 # Dropout changes a sample's loss by some percent, and so the mean of 65 536 samples by some 1e-4: that four such losses
 # lie within the last bits of a number of FP32 has a chance below 1e-7.
@@ -69,8 +69,8 @@ def check_loss(training: Training, settings: Settings, batch: Sequence[Any] | No
     found.data.update(loss=taken, loss_asked=plain.loss, targets_in_loss=None if reason else plain.targets)
     for name in [] if reason else [name for name in plain.gradients if name in alone.gradients]:
         gradient = plain.gradients[name]
-        off = np.asarray(alone.gradients[name], np.float64).reshape(gradient.shape) - gradient
-        part = float(np.linalg.norm(off) / (np.linalg.norm(gradient) or 1.0))
+        rest = np.asarray(alone.gradients[name], np.float64).reshape(gradient.shape) - gradient
+        part = float(np.linalg.norm(rest) / (np.linalg.norm(gradient) or 1.0))
         if part > allowed_of_gradient:
             of = "from that of the recipe's loss on the same batch"
             found.doubt("loss-differs", f"The gradient of {name} is off by {part:.0%} {of}.")
@@ -160,9 +160,9 @@ def binary_cross_entropy(logits: Any, labels: Any) -> PlainLoss:
 def halves(losses: Any) -> dict[str, float]:
     """Return the losses of a batch (batch, …) of which only a half counts."""
     half = len(losses) // 2
-    halves = {"first": losses[:half], "second": losses[half:]} if half else {}
+    parts = {"first": losses[:half], "second": losses[half:]} if half else {}
     return {
-        f"it counts only the {which} half of the batch": float(part.mean()) for which, part in halves.items()
+        f"it counts only the {which} half of the batch": float(part.mean()) for which, part in parts.items()
     }
 
 
