@@ -454,6 +454,25 @@ def test_records_of_another_form_in_the_log_of_a_known_program_are_guessed(
     assert "no line has the form of a record of 'olmo-core'" in log.problems[0].message
 
 
+@pytest.mark.parametrize(
+    ("seconds", "value"),
+    [
+        (2.0, 32),
+        (0.001, 32),  # a copy of the log was stamped
+        (1.0, 32),
+        (2.5, 25.6),  # the program's clock leaves out pauses
+    ],
+)
+def test_stamps_of_a_copy_of_the_log_give_way_to_the_programs_own_clock(
+    tmp_path: Path, seconds: float, value: float
+) -> None:
+    lines = _lines(lambda at: f"step {at} loss 2.5 elapsed {2 * at:.1f}s", seconds=seconds)
+
+    row = _row(tmp_path, lines, Facts(gpus=1, batch_per_device=64))
+
+    assert row["throughput"] == pytest.approx(value, rel=0.02)
+
+
 @pytest.mark.parametrize("between", [",", "'", "_", "\u00a0", "\u202f"])
 def test_thousands_may_have_several_separators(tmp_path: Path, between: str) -> None:
     form = "step {} | loss 2.5 | {:,} tok/s"

@@ -25,6 +25,11 @@ from trainmark.logs.model import Floats, median
 
 SECONDS = {"step_time_s": 1.0, "step_time_ms": 1e-3, "step_time_us": 1e-6}
 """Fields of a step's time, and how many seconds their unit has."""
+_OF_CLOCKS = {"clock_s": 1.0, "clock_ms": 1e-3}
+"""Fields of the time since the start, and how many seconds their unit has."""
+_SLOWER = 0.05
+_STAMP_GRAIN_S = 2.0
+"""Seconds by which stamps may be off, in whole seconds at both ends."""
 _SEPARATORS = tuple("|,;()[]{}")
 _MOSTLY = 0.7
 _SAME = 0.1
@@ -104,6 +109,22 @@ def find_fields(family: Family) -> Fields | None:
     return Fields(
         counter, meant, counts_epochs=bool(epochs) and not rated, epoch=epoch, restarts=bool(restarting)
     )
+
+
+def with_own_clock(family: Family) -> Family:
+    """Return the family without its date stamps if a printed time since the start passes more than they do.
+
+    Then the stamps are those of a copy of the log, such as of ``cat train.log | ts``.
+    """
+    if family.clock_s is None:
+        return family
+    passed_s = family.clock_s[-1] - family.clock_s[0]
+    for place, unit in zip(family.places, units_behind(family), strict=True):
+        found = meaning_of_duration(place.name) if place.is_duration else meaning_of(place.name, unit)
+        own_s = (place.values[-1] - place.values[0]) * _OF_CLOCKS.get(found.field if found else "", 0.0)
+        if own_s > (1 + _SLOWER) * passed_s + _STAMP_GRAIN_S and (np.diff(place.values) >= 0).all():
+            return replace(family, clock_s=None)
+    return family
 
 
 def _meanings(family: Family, counter: int, epoch: int | None) -> dict[int, Meant]:

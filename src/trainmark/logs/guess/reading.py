@@ -38,6 +38,7 @@ from trainmark.logs.guess.line_fields import (
     has_rate,
     is_of_a_total,
     units_behind,
+    with_own_clock,
 )
 from trainmark.logs.model import Floats, Scope, Witness, median
 from trainmark.logs.records import HEAD_BYTES
@@ -87,7 +88,7 @@ def guess_format(text: bytes) -> Guess | None:
     best: tuple[float, Guess] | None = None
     best_has_rate = False
     used: tuple[Family, Fields] | None = None
-    known = list(families(text))
+    known = list(map(with_own_clock, families(text)))
     for family in known:
         if _is_other_work(family):
             continue
