@@ -310,9 +310,7 @@ def _check_words(words: Sequence[str]) -> None:
     """Raise ``InputError`` for words that only a shell would take apart: a command in quotes, or an assignment."""
     first, found = words[0], shutil.which(words[0])
     if found is None and " " in first and shutil.which(first.split()[0]):
-        raise InputError(
-            f"'{first}': give a command as words, without quotes around it: trainmark run -- {first}"
-        )
+        raise InputError(f"'{first}': write the command without quotes around it: trainmark run -- {first}")
     if found is None and re.fullmatch(r"[A-Za-z_]\w*=.*", first):
         raise InputError(f"'{first}': only a shell sets a variable like this; write: env {first} COMMAND")
 
