@@ -22,10 +22,8 @@ def parse(arguments: Sequence[str], world_size: int) -> Settings:
     if given.warmup_steps < 1:
         parser.error("--warmup-steps must be at least 1: the first step is never part of the measured window")
     if given.steps <= given.warmup_steps:
-        parser.error(
-            f"--steps ({given.steps}) must be more than --warmup-steps ({given.warmup_steps}): "
-            "nothing would be left to measure"
-        )
+        more = f"--steps ({given.steps}) must be more than --warmup-steps ({given.warmup_steps})"
+        parser.error(f"{more}: nothing would be left to measure")
     if given.profile and given.events is None:
         parser.error("--profile needs --events FILE: the trace is written into the folder of that file")
     if given.learning_rate is None:

@@ -63,18 +63,16 @@ class Facts(NamedTuple):
 class ObservedConfig:
     """The observed settings of the first step, read from the framework's objects, never from the request.
 
-    Types are like ``bfloat16``; ``compute_dtype`` is the type inside the network, after its first layer. TF32 may be
-    omitted on a CPU, which has none. A value that cannot be observed in this framework is None *and* listed in
-    ``unseen``: None alone means a missing observation, and is invalid. A task adds fields for its own axes in a
-    subclass; ``either`` matches any requested value.
+    None means a missing observation, and is invalid unless ``unseen`` names the field. A task adds fields for its own
+    axes in a subclass; ``either`` matches any requested value.
     """
 
-    compute_dtype: str | None
+    compute_dtype: str | None  # inside the network, after its first layer, like ``bfloat16``
     weight_dtype: str | None
     batch_per_device: int | None
-    tf32_matmul: bool | None = None
+    tf32_matmul: bool | None = None  # may be omitted on a CPU, which has no TF32
     tf32_convolution: bool | None = None
-    unseen: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()  # what cannot be observed in this framework
     others: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -145,6 +145,7 @@ class Training(Backend):
         """Return the facts of this run for the PARAMETER event; the recipe is added to the optimizer."""
         facts, workers = self.facts(), self.feed.workers
         scale = (self.settings.recipe.loss_scale or "dynamic") if facts.loss_scaled else None
+        optimizer = {"name": facts.optimizer, "implementation": facts.implementation, "loss_scale": scale}
         own = ("framework_version", "device", "device_name", "parameters", "threads")
         return {
             **{name: getattr(facts, name) for name in own},
@@ -153,11 +154,7 @@ class Training(Backend):
             **self.task.parameters(self.settings, self.epoch_samples),
             "backend": self.ranks.backend,
             "compiler_mode": facts.compiler_mode,
-            "optimizer": {
-                "name": facts.optimizer,
-                "implementation": facts.implementation,
-                "loss_scale": scale,
-            },
+            "optimizer": optimizer,
             "peak_memory_of": facts.peak_memory_of,
             **facts.others,
         }

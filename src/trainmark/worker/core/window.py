@@ -118,9 +118,7 @@ class Timeline(NamedTuple):
     window_at: float
     compile_s: float | None
     compiled_in_window: int | None  # programs; None if unknown
-    loading: list[Loading] | None = (
-        None  # after the first step, and at the window's ends; None without a loader
-    )
+    loading: list[Loading] | None = None  # after the first step, at the window's ends; None without a loader
 
 
 def measure(
