@@ -163,12 +163,12 @@ def _reason(refused: str) -> str:
     kinds = {
         "no scale on more than one host": "no measurement on more than one host;",
         "faster": "a device is faster on more devices, at this or another batch;",
-        "outside of what was measured": "the batch is outside of what was measured;",
+        "outside the measured range": "the batch is outside the measured range;",
         "no scale of batch": "no measurement of the batch;",
         "too few": "too few scales or batches;",
         "more than 4 times": "more than the checked factor away;",
         "times as long": "the predicted loss is larger than any that was checked;",
-        "something else than the exchange": "a device reaches less than 40 % of its rate alone;",
+        "other than the exchange": "a device reaches less than 40 % of its rate alone;",
     }
     return next((kind for words, kind in kinds.items() if words in refused), refused)
 

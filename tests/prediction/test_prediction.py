@@ -94,7 +94,7 @@ def test_a_smaller_batch_is_strong_scaling_and_loses_more_than_a_constant_cost_o
 
 
 @pytest.mark.parametrize(
-    ("batch", "words"), [(4, "outside of what was measured"), (128, "outside of what was measured")]
+    ("batch", "words"), [(4, "outside the measured range"), (128, "outside the measured range")]
 )
 def test_a_batch_outside_of_the_measured_ones_is_refused(batch: float, words: str) -> None:
     measured = series((16, 64, 100.0), (32, 32, 95.0))

@@ -137,11 +137,11 @@ def _timed_cases(
         if timed.step_s is None:
             yield _finding("time", Level.OK, names, f"{case.id} ended in a short run")
         elif timed.run_s is None or timed.steps is None:
-            found = f"{case.id} takes {timed.step_s:.3g} s a step; its number of steps is unknown"
+            found = f"{case.id} takes {timed.step_s:.3g} s per step; its number of steps is unknown"
             remedy = f"pass {{steps}} to the program, or check that it ends within {limit_s:g} s (limits.timeout_s)"
             yield _finding("time", Level.NOTE, names, found, remedy)
         else:
-            what = f"at {timed.step_s:.3g} s a step, its {timed.steps} steps take about {timed.run_s:.0f} s"
+            what = f"at {timed.step_s:.3g} s per step, its {timed.steps} steps take about {timed.run_s:.0f} s"
             in_time = timed.run_s <= limit_s
             yield _finding(
                 "time",

@@ -168,7 +168,9 @@ def _with_expected_time(record: OutcomeRecord, pace: StepPace, steps: int) -> Ou
         return record
     reason = record.reason
     if record.outcome is Outcome.TIMEOUT:
-        reason = f"{reason}; at {step_s:.3g} s a step, its {steps} steps would have taken about {run_s:.0f} s"
+        reason = (
+            f"{reason}; at {step_s:.3g} s per step, its {steps} steps would have taken about {run_s:.0f} s"
+        )
     return record.model_copy(update={"reason": reason, "expected_s": run_s, "expected_step_s": step_s})
 
 

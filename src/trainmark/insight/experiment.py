@@ -296,9 +296,7 @@ def closing_sentence(found: Decomposition) -> str:
     recorded = found.gap.value if found.gap is not None else found.measured.value
     if found.closes_within is None:
         lacking = ", ".join(one.name for one in found.factors if one.added is None)
-        return (
-            f"The effect of {lacking} could not be measured alone; what it does of x{recorded:.3f} is open."
-        )
+        return f"The effect of {lacking} could not be measured alone; its part of x{recorded:.3f} is open."
     dependent = next((one for one in found.factors if one.added is None), None)
     product_of = "The factor comes" if len(found.factors) == 1 else "The factors multiply"
     if found.joint is not None:

@@ -89,7 +89,7 @@ def _sequence_length(here: StatedRecipe, there: StatedRecipe) -> Limit | None:
     return Limit(
         min(1.0, factor),
         max(1.0, factor),
-        f"6N + causal attention of {model.model} is {one / 1e9:.4g} GFLOP a token for {lengths[0]} tokens and "
+        f"6N + causal attention of {model.model} is {one / 1e9:.4g} GFLOP per token for {lengths[0]} tokens and "
         f"{other / 1e9:.4g} for {lengths[1]}",
     )
 

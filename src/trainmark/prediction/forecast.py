@@ -209,12 +209,12 @@ def _strong(
     if len(scales) < 2 or max(batches) < _LEAST_RANGE * min(batches):
         hosts = " on several hosts" if series.nodes(devices) > 1 else ""
         raise Refusal(
-            f"batch {batch:g} a device has too few measurements{hosts}: measure two scales of this batch, "
+            f"batch {batch:g} per device has too few measurements{hosts}: measure two scales of this batch, "
             f"or two batches that differ by a factor of {_LEAST_RANGE:g}"
         )
     if batch > 1.02 * max(batches) or batch < min(batches) / _SMALLEST_BATCH:
         raise Refusal(
-            f"batch {batch:g} a device is outside of what was measured ({min(batches):g} to {max(batches):g}, "
+            f"batch {batch:g} per device is outside the measured range ({min(batches):g} to {max(batches):g}, "
             "and down to a third of the smallest): measure it"
         )
     _require_near(scales[-1], devices, ScalingModel.STRONG)

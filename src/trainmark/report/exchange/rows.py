@@ -39,7 +39,7 @@ class SpeedRow:
         return (
             "was disturbed by its machine"
             if self.inspected
-            else "was not looked at, unlike its disturbed repeats"
+            else "was not watched, unlike its disturbed repeats"
         )
 
     @property
