@@ -19,11 +19,11 @@ from pathlib import Path
 import yaml
 
 from trainmark import __file__ as package
-from trainmark import __version__
 from trainmark.campaign import Order, run_campaign
 from trainmark.cli.suite_input import chosen_hosts
 from trainmark.node import LocalHost
 from trainmark.suite import load_suite
+from trainmark.version import __version__
 
 CARD = {
     "name": "silent",

@@ -15,6 +15,7 @@ if sys.version_info < (3, 11):  # noqa: UP036  # Pip refuses older ones, but PYT
     )
 
 from trainmark.imports import attach
+from trainmark.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from trainmark.api.comparing import audit, compare, explain
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from trainmark.api.suites import Suite
     from trainmark.schema.case import Case
     from trainmark.training_loop import measure
-
-__version__ = "0.3.0"
 
 __all__ = [
     "Case",

@@ -19,11 +19,11 @@ from typing import IO
 import zstandard
 from pydantic import ValidationError
 
-from trainmark import __version__
 from trainmark.errors import InputError, TrainmarkError, plain_message
 from trainmark.printable import counted
 from trainmark.schema.archive import ArchiveContents, ArchivedFile
 from trainmark.schema.names import OUTCOME
+from trainmark.version import __version__
 
 CONTENTS = "ARCHIVE.json"
 _CARDS = "archived-cards"

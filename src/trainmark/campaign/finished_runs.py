@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 
-import trainmark
 from trainmark.campaign.executor import require_space
 from trainmark.campaign.resume import collect_run, manifest_in
 from trainmark.execution import ResultDirectory, write_record
@@ -19,6 +18,7 @@ from trainmark.schema.outcome import OutcomeRecord
 from trainmark.schema.results import RunResult
 from trainmark.schema.suite import Suite
 from trainmark.store import Store, document_of, sqlite_url
+from trainmark.version import __version__
 from trainmark.workload import Workloads
 
 
@@ -43,7 +43,7 @@ class FinishedRuns:
         self._store, self.database_note = _open_store(directory.path.resolve() / DATABASE)
         # Relative to the database: the directory may be moved and remains the same campaign.
         try:
-            self._campaign = self._store.campaign(suite, ".", trainmark.__version__, command)
+            self._campaign = self._store.campaign(suite, ".", __version__, command)
         except BaseException:
             self._store.close()
             raise

@@ -14,7 +14,6 @@ from types import MappingProxyType
 
 from pydantic import ValidationError
 
-import trainmark
 from trainmark.campaign.best_search import read_trial
 from trainmark.campaign.identity import variables_of
 from trainmark.campaign.log_measurement import has_own_window, measured
@@ -79,6 +78,7 @@ from trainmark.store import (
     require_database,
 )
 from trainmark.suite import log_name, parse_suite
+from trainmark.version import __version__
 from trainmark.workload import Workloads, recorded_workloads
 
 EQUIVALENCE = "equivalence"
@@ -155,7 +155,7 @@ def collect(
             )
         )
     document = Results(
-        trainmark_version=trainmark.__version__,
+        trainmark_version=__version__,
         generated_at=datetime.now(UTC),
         suite=suite.name,
         description=suite.description,

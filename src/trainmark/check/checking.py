@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from trainmark import __version__
 from trainmark.check.bandwidth import (
     ROUNDS,
     SpeedResults,
@@ -32,6 +31,7 @@ from trainmark.schema.check import CheckFinding, CheckReport, Level, Timing
 from trainmark.schema.manifest import Node
 from trainmark.schema.plan import Command
 from trainmark.schema.suite import Suite
+from trainmark.version import __version__
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ from typing import Any
 
 import psutil
 
-from trainmark import __version__
 from trainmark.node.machine import Nvml, open_nvml
 from trainmark.schema.frozen import Frozen
+from trainmark.version import __version__
 
 _SAMPLE_S = 1.0
 """Seconds over which the processes' core usage is sampled."""

@@ -7,8 +7,8 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from trainmark import __version__
 from trainmark.errors import TrainmarkError, nearest
+from trainmark.version import __version__
 
 VERBS = {
     "init": "Write a small suite for this machine.",

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from trainmark import __version__
 from trainmark.cli.command_tree import CommandInfo
+from trainmark.version import __version__
 
 HEAD = f"""\
 .TH TRAINMARK 1 "" "trainmark {__version__}" "User commands"

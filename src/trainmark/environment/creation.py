@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
-from trainmark import __version__
 from trainmark.environment.checking import imports_of, inspect, pins_of
 from trainmark.environment.entry import Build, FrameworkEntry, Links, Placeholder, Variant, digest_of, lock_of
 from trainmark.environment.interpreter import Interpreter, choose, clean_environ, probe
@@ -33,6 +32,7 @@ from trainmark.environment.locations import (
 from trainmark.environment.lock import Pin, canonical, render_lock
 from trainmark.environment.resolving import EnvironmentContents, EnvironmentState, read_contents, state_of
 from trainmark.errors import InputError, TrainmarkError
+from trainmark.version import __version__
 
 
 @dataclass(frozen=True, slots=True)

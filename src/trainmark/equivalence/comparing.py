@@ -9,7 +9,6 @@ from datetime import datetime
 from itertools import combinations
 from typing import NamedTuple, Self
 
-import trainmark
 from trainmark.equivalence.conventions import FLOOR, Conventions, ratio, solve, unclipped
 from trainmark.equivalence.golden import golden_of, golden_rounding
 from trainmark.equivalence.inputs import NO_RULES, equal_work_of
@@ -24,6 +23,7 @@ from trainmark.schema.certificate import Certificate, Check, CheckedVariant, Pai
 from trainmark.schema.observation import Followed, Observation, Sketch
 from trainmark.schema.precision import Precision
 from trainmark.tasks.equal_work import Deviation, EqualWork, check, finite, relative, relative_distance, worst
+from trainmark.version import __version__
 from trainmark.worker.core.optimizers import learning_rates
 from trainmark.worker.core.settings import LAMB, AdamRecipe
 
@@ -152,7 +152,7 @@ def certify(
     else:
         pairs = tuple(compare_rounded(*pair, reference.low, reference.precision) for pair in by_golden)
     return Certificate(
-        trainmark_version=trainmark.__version__,
+        trainmark_version=__version__,
         model=model,
         precision=reference.precision,
         reduced=task.reduction(model),

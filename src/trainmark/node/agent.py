@@ -23,8 +23,6 @@ from typing import IO, Any, NoReturn
 
 from pydantic import TypeAdapter
 
-from trainmark import __file__ as package
-from trainmark import __version__
 from trainmark.errors import TrainmarkError
 from trainmark.files import default_home
 from trainmark.node.archives import pack_folder
@@ -37,6 +35,7 @@ from trainmark.node.reserving import same_holder
 from trainmark.node.stacks import Stack
 from trainmark.schema.manifest import FrameworkVersions
 from trainmark.schema.plan import NodeResources
+from trainmark.version import __version__
 
 REPORT_INTERVAL_S = 0.25
 """Interval between reports of the jobs' state, in seconds."""
@@ -227,7 +226,7 @@ class _Agent:
 def serve(name: str, source: IO[bytes], output: IO[bytes]) -> None:
     """Serve the controller until it is gone, then end everything."""
     agent = _Agent(name, output)
-    where = {"version": __version__, "python": sys.executable, "package": str(Path(package).parent)}
+    where = {"version": __version__, "python": sys.executable, "package": str(Path(__file__).parents[1])}
     output.write(b"\n" + HELLO + b"\n")
     agent.send(
         {

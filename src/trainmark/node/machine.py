@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from trainmark import __version__
 from trainmark.node.jobs import NOT_FOUND, CommandRunner, Host, HostError, display_name, probe_runner
 from trainmark.schema.manifest import (
     AcceleratorFacts,
@@ -36,6 +35,7 @@ from trainmark.schema.manifest import (
     VirtualisationFacts,
 )
 from trainmark.schema.plan import Command, NodeResources
+from trainmark.version import __version__
 
 
 class Nvml:

@@ -11,8 +11,6 @@ from typing import IO, Any
 
 from pydantic import TypeAdapter
 
-from trainmark import __file__ as package
-from trainmark import __version__
 from trainmark.files import default_home
 from trainmark.node.archives import unpack
 from trainmark.node.connection import Connection, agent_command
@@ -34,6 +32,7 @@ from trainmark.node.stacks import Stack
 from trainmark.schema.hosts import LOCALHOST, EngineName, HostEntry, HostSet, SshSettings
 from trainmark.schema.manifest import FrameworkVersions, Node
 from trainmark.schema.plan import NodeResources
+from trainmark.version import __version__
 
 CLOCK_SAMPLES = 8
 
@@ -326,7 +325,7 @@ def _paths(entry: HostEntry, hello: Mapping[str, Any]) -> Paths:
     """Return the path mappings of a host: trainmark's own folders, and those of its entry in the hosts file."""
     ours = {
         Path(sys.executable): Path(hello["python"]),
-        Path(package).parent: Path(hello["package"]),
+        Path(__file__).parents[1]: Path(hello["package"]),
         default_home(os.environ): Path(hello["home"]),
     }
     mappings = {**ours, **entry.paths}

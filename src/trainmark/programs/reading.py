@@ -22,7 +22,7 @@ from threading import current_thread, main_thread
 from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
-from trainmark import __version__, logs
+from trainmark import logs
 from trainmark.documents import NamedText, parse_yaml, split_documents
 from trainmark.errors import InputError, nearest
 from trainmark.files import write_atomically
@@ -38,6 +38,7 @@ from trainmark.logs.format import Format, FormatWords, GivenFormats, IndexedForm
 from trainmark.logs.transport import PIECE_BYTES, Recording
 from trainmark.programs import log_formats
 from trainmark.schema.names import LOG, OUTCOME
+from trainmark.version import __version__
 
 if TYPE_CHECKING:
     from trainmark.logs.synthetic import SampleRun
