@@ -173,8 +173,8 @@ def test_the_output_of_a_command_has_the_advice_and_what_was_inspected(
     printed = capsys.readouterr().out
     assert "watched     21 samples over 0.4 s, in 3 of 3 runs" in printed
     assert (
-        "what to do  raise `repeats` in the suite's protocol (`--repeats` of a command) to 6 or more"
-        in printed
+        f"what to do  raise `repeats` under `protocol` in {bench.out / 'command.yaml'} (`--repeats` of a command) to "
+        "6 or more" in printed
     )
 
 

@@ -239,7 +239,7 @@ def print_command_results(results: Results, directory: Path, found: CommandSuite
             for label, text in (*_case_lines(case, found_here), *_output(case, directory))
         )
     advice = advice_of(results, [*_log_advice(results), *_shorter_runs(results, found)])
-    lines += (folded(line.replace(_IN_SUITE, f"in {directory / COMMAND_SUITE}"), _LABEL) for line in advice)
+    lines += (folded(_of_command(line, directory / COMMAND_SUITE), _LABEL) for line in advice)
     assumed = [*found.assumed, *_assumed_of(results)]
     lines += (
         folded(f"{'assumed' if number == 0 else '':<{_LABEL}}{text}", _LABEL)
@@ -255,8 +255,10 @@ def print_command_results(results: Results, directory: Path, found: CommandSuite
     sys.stdout.write("\n".join(lines).lstrip("\n") + "\n")
 
 
-_IN_SUITE = "in the suite"
-"""Where advice sends a reader; a command's suite has a name."""
+def _of_command(advice: str, suite: Path) -> str:
+    """Return advice about the suite with the file of a command's suite."""
+    in_protocol = advice.replace("in the suite's protocol", f"under `protocol` in {suite}")
+    return in_protocol.replace("in the suite", f"in {suite}")
 
 
 def _shorter_runs(results: Results, found: CommandSuite) -> Iterator[str]:
