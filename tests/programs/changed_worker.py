@@ -115,7 +115,7 @@ def few_listed() -> None:
         half = len(found.paths) // 2
         return pictures.ImageList(found.paths[:half], found.labels[:half])
 
-    replace(loading, "read_images", listed)
+    replace(pictures, "read_images", listed)
 
 
 def labels_are_zero() -> None:

@@ -102,7 +102,12 @@ def half_size() -> None:
     """A constant of another experiment."""
     folder: Any = importlib.import_module("trainmark_worker.backends.mxnet.loading")
     init = folder.Images.__init__
-    folder.Images.__init__ = lambda self, images, size, seed: init(self, images, size // 2, seed)
+
+    def halved(self: Any, *words: Any) -> None:
+        init(self, *words)
+        self.size //= 2
+
+    folder.Images.__init__ = halved
     records(
         lambda options: {**options, "data_shape": (3, *(side // 2 for side in options["data_shape"][1:]))}
     )

@@ -17,9 +17,8 @@ from ...core.choices import one_of
 from ...core.feed import LoadedFeed, Loader
 from ...core.outcomes import FAILED, RunError
 from ...core.place import Place
-from ...core.queues import SampleCounter
 from ...tasks.image_classification.decoding import is_cut_off
-from ...tasks.image_classification.images import DEVIATION, MEAN, ImageList, ImageSampler, read_images
+from ...tasks.image_classification.images import DEVIATION, MEAN, RankImages
 from ...tasks.image_classification.settings import ImageSettings
 
 PREFETCH = 1  # rows (images, and after the batching whole batches) that each queue of the pipeline stores
@@ -31,26 +30,26 @@ STORED_PATHS = 100_000
 
 
 class Files:
-    """The source of the pipeline: the bytes of each image and its label, in the order of the ``ImageSampler``."""
+    """The source of the pipeline: the bytes of each image of a rank and its label."""
 
-    def __init__(self, images: ImageList, dealer: ImageSampler, produced: SampleCounter) -> None:
-        self._images, self._dealer, self._produced = images, dealer, produced
+    def __init__(self, own: RankImages) -> None:
+        self._own = own
         self.read: deque[str] = deque(maxlen=STORED_PATHS)
         self.stopped: RunError | None = None
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
         """Yield images without end; store the error, since the pipeline passes on nothing but a text."""
-        for draws in self._dealer:
+        for draws in self._own.dealer:
             for draw in draws:
-                path = self._images.paths[draw.image]
+                path = self._own.images.paths[draw.image]
                 self.read.append(path)
                 try:
                     data = _read(path)
                 except RunError as stopped:
                     self.stopped = stopped
                     raise
-                self._produced.add(0, [crc32(path.encode())])
-                yield data, np.int32(self._images.labels[draw.image])
+                self._own.produced.add(0, [crc32(path.encode())])
+                yield data, np.int32(self._own.images.labels[draw.image])
 
 
 def open_images(settings: ImageSettings, place: Place) -> LoadedFeed:
@@ -59,12 +58,10 @@ def open_images(settings: ImageSettings, place: Place) -> LoadedFeed:
     One thread of Python reads files, ``loader_workers`` of the engine's do the rest.
     """
     one_of("MindSpore", "loader", settings.loader, ("native",))
-    images, batch = read_images(settings.data, settings.classes), settings.batch_per_device
+    own, batch = RankImages(settings, place), settings.batch_per_device
+    files = Files(own)
     # As many images as a batch has can be made at once, and the engine takes no more threads than there are cores.
     workers = max(1, min(settings.loader_workers, batch, os.cpu_count() or 1))
-    produced = SampleCounter()
-    dealer = ImageSampler(len(images.paths), batch, place.rank, place.world_size, settings.seed)
-    files = Files(images, dealer, produced)
     ds.config.set_seed(settings.seed + place.rank)
     ds.config.set_prefetch_size(PREFETCH)
     pipeline = ds.GeneratorDataset(files, ["image", "label"], shuffle=False)
@@ -80,7 +77,7 @@ def open_images(settings: ImageSettings, place: Place) -> LoadedFeed:
 
     def count(labels: Any, _info: Any) -> tuple[Any]:
         """Count the images of a batch; its labels stay as they are."""
-        produced.add(len(labels))
+        own.produced.add(len(labels))
         return (labels,)
 
     counting = {"per_batch_map": count, "input_columns": ["label"]}
@@ -95,7 +92,7 @@ def open_images(settings: ImageSettings, place: Place) -> LoadedFeed:
             raise files.stopped or _undecodable(files.read) or error from error
 
     # With the shortest queues that it offers (measured).
-    loader = Loader(len(images.paths), "mindspore.dataset", 5, produced, workers, UNCOUNTED)
+    loader = Loader(len(own), "mindspore.dataset", 5, own.produced, workers, UNCOUNTED)
     made = batches()
     # With the first batch its threads start, so that they are known before those that compute are bound.
     return LoadedFeed(chain([next(made)], made), tuple, loader, iterator.stop)

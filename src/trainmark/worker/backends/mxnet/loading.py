@@ -15,7 +15,7 @@ from zlib import crc32
 import mxnet as mx
 import numpy as np
 from mxnet.base import MXNetError
-from mxnet.gluon.data import DataLoader, Dataset
+from mxnet.gluon.data import DataLoader
 from mxnet.gluon.data.dataloader import _worker_initializer, default_batchify_fn, default_mp_batchify_fn
 from mxnet.gluon.data.vision import transforms
 
@@ -23,17 +23,9 @@ from ...core.choices import one_of
 from ...core.feed import LoadedFeed, Loader
 from ...core.outcomes import FAILED, RunError
 from ...core.place import Place
-from ...core.queues import Cut, SampleCounter, in_parts, joined
+from ...core.queues import in_parts, joined
 from ...tasks.image_classification.decoding import is_cut_off
-from ...tasks.image_classification.images import (
-    DEVIATION,
-    MEAN,
-    Draw,
-    ImageList,
-    ImageSampler,
-    crop_of,
-    read_images,
-)
+from ...tasks.image_classification.images import DEVIATION, MEAN, Draw, RankImages, crop_of
 from ...tasks.image_classification.settings import ImageSettings
 from . import last_line
 
@@ -299,20 +291,18 @@ class LoaderPool(Pool):
             result._set(0, (False, self._failure))
 
 
-FOLDER_DECODER = "opencv (mx.image)"
-
-
-class Images(Dataset):
+class Images(RankImages):
     """Makes one image of a draw, in a loader process."""
 
-    def __init__(self, images: ImageList, size: int, seed: int) -> None:
-        self._images, self._size, self._seed = images, size, seed
-        self.produced = SampleCounter()
+    decoder_name = "opencv (mx.image)"
+
+    def __init__(self, settings: ImageSettings, place: Place) -> None:
+        super().__init__(settings, place)
         self._normalise = transforms.Compose([transforms.ToTensor(), transforms.Normalize(MEAN, DEVIATION)])
 
     def __getitem__(self, draw: Draw) -> Any:
         """Return an image (3, size, size) and its label, or the ``RunError`` that tells what went wrong."""
-        path = self._images.paths[draw.image]
+        path = self.images.paths[draw.image]
         try:
             data = Path(path).read_bytes()
             # OpenCV fills a truncated image up with grey.
@@ -321,7 +311,7 @@ class Images(Dataset):
             image = mx.image.imdecode(data)
             height, width, _ = image.shape
             box, mirrored = crop_of(self._seed, draw, width, height)
-            image = mx.image.fixed_crop(image, *box, (self._size, self._size))
+            image = mx.image.fixed_crop(image, *box, (self.size, self.size))
             if mirrored:
                 image = image.flip(axis=1)
             pixels = self._normalise(image)
@@ -329,22 +319,15 @@ class Images(Dataset):
         except (OSError, MXNetError) as error:
             return RunError(FAILED, f"{path} cannot be read or decoded: {last_line(error)}")
         self.produced.add(1, [crc32(path.encode())])
-        return pixels, np.float32(self._images.labels[draw.image])
-
-    def __len__(self) -> int:
-        """Return the number of images."""
-        return len(self._images.paths)
+        return pixels, np.float32(self.images.labels[draw.image])
 
 
 def open_folder(settings: ImageSettings, place: Place, ready: ToDevice) -> LoadedFeed:
     """Start the loader processes of this rank; images and crops depend on the seed alone."""
-    images, batch = read_images(settings.data, settings.classes), settings.batch_per_device
-    data = Images(images, settings.image_size, settings.seed)
-    share = in_parts(batch, settings.loader_workers)
-    dealer = ImageSampler(len(images.paths), batch, place.rank, place.world_size, settings.seed)
+    data, share = Images(settings, place), in_parts(settings.batch_per_device, settings.loader_workers)
     loader = DataLoader(
         data,
-        batch_sampler=Cut(dealer, share.in_batch),
+        batch_sampler=data.parts(share.in_batch),
         batchify_fn=partial(_stack, stack=default_mp_batchify_fn) if share.workers else _stack,
         prefetch=share.workers * share.tasks,
     )
@@ -355,8 +338,7 @@ def open_folder(settings: ImageSettings, place: Place, ready: ToDevice) -> Loade
         fetched = pool.batches(iter(loader))
     else:
         fetched = iter(loader)
-    facts = Loader(len(images.paths), FOLDER_DECODER, share.ahead, data.produced, share.workers)
-    return LoadedFeed(joined(fetched, share.in_batch, _join), ready.loaded, facts)
+    return LoadedFeed(joined(fetched, share.in_batch, _join), ready.loaded, data.loader(share))
 
 
 def _join(parts: list[Any]) -> Any:

@@ -10,11 +10,9 @@ from zlib import crc32
 
 import numpy as np
 
-from ...core.feed import Loader
 from ...core.outcomes import FAILED, OOM, UNSUPPORTED, RunError
 from ...core.place import Place
-from ...core.queues import Cut, Parts, SampleCounter
-from .images import Draw, ImageSampler, crop_of, read_images
+from .images import Draw, RankImages, crop_of
 from .settings import ImageSettings
 
 START_OF_IMAGE, END_OF_IMAGE = b"\xff\xd8", b"\xff\xd9"
@@ -177,11 +175,8 @@ def decoder_names() -> list[str]:
     return ["simplejpeg with opencv-python-headless", "opencv-python-headless", "Pillow"]
 
 
-class Photos:
-    """The images of a run, indexed by ``Draw``; what a framework's loader takes for a data set. It can be pickled.
-
-    ``dealer`` has the batches of this rank, each a list of draws, without end; ``produced`` counts the images made.
-    """
+class Photos(RankImages):
+    """The images of a run, indexed by ``Draw``: what a framework's loader takes for a data set."""
 
     def __init__(self, settings: ImageSettings, place: Place) -> None:
         """Find the images and a decoder; raise ``RunError`` (failed, unsupported) if there are none."""
@@ -189,16 +184,8 @@ class Photos:
         if decoder is None:
             reason = f"no JPEG decoder is installed here; install one of: {', '.join(decoder_names())}"
             raise RunError(UNSUPPORTED, reason)
-        self.decoder = decoder
-        self.images = read_images(settings.data, settings.classes)
-        self.size, self._seed = settings.image_size, settings.seed
-        ranks = place.rank, place.world_size
-        self.dealer = ImageSampler(len(self), settings.batch_per_device, *ranks, settings.seed)
-        self.produced = SampleCounter()
-
-    def __len__(self) -> int:
-        """Return the images of an epoch."""
-        return len(self.images.paths)
+        self.decoder, self.decoder_name = decoder, decoder.name
+        super().__init__(settings, place)
 
     def __getitem__(self, draw: Draw) -> Any:
         """Return (bytes (size, size, 3), label), or the ``RunError`` that tells what went wrong.
@@ -218,14 +205,6 @@ class Photos:
         image = load_image(path, draw, self.size, self._seed, self.decoder)
         self.produced.add(1, [crc32(path.encode())])
         return image, self.images.labels[draw.image]
-
-    def parts(self, count: int) -> Cut:
-        """Return the draws of this rank in parts, ``count`` a batch."""
-        return Cut(self.dealer, count)
-
-    def loader(self, share: Parts) -> Loader:
-        """Return the facts of a loader whose processes ``share`` the batches."""
-        return Loader(len(self), self.decoder.name, share.ahead, self.produced, share.workers)
 
 
 def collate(samples: list[Any]) -> Any:

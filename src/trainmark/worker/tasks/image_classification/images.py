@@ -7,7 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from ...core.feed import Loader
 from ...core.outcomes import FAILED, RunError
+from ...core.place import Place
+from ...core.queues import Cut, Parts, SampleCounter
+from .settings import ImageSettings
 
 # Mean and standard deviation of ImageNet's red, green and blue, for values from 0 to 1.
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -118,6 +122,35 @@ class ImageSampler:
                 draws.append(Draw(epoch, orders[epoch][offset]))
             yield draws
             start += self._batch * self._world_size
+
+
+class RankImages:
+    """The images of a run, and the draws of one rank; ``produced`` counts those that its loader has made.
+
+    ``dealer`` has the rank's batches, each a list of draws, without end. It can be pickled.
+    """
+
+    decoder_name: str
+
+    def __init__(self, settings: ImageSettings, place: Place) -> None:
+        """Find the images; raise ``RunError`` (failed) if there are none."""
+        self.images = read_images(settings.data, settings.classes)
+        self.size, self._seed = settings.image_size, settings.seed
+        ranks = place.rank, place.world_size
+        self.dealer = ImageSampler(len(self), settings.batch_per_device, *ranks, settings.seed)
+        self.produced = SampleCounter()
+
+    def __len__(self) -> int:
+        """Return the images of an epoch."""
+        return len(self.images.paths)
+
+    def parts(self, count: int) -> Cut:
+        """Return the draws of this rank in parts, ``count`` a batch."""
+        return Cut(self.dealer, count)
+
+    def loader(self, share: Parts) -> Loader:
+        """Return the facts of a loader whose processes ``share`` the batches."""
+        return Loader(len(self), self.decoder_name, share.ahead, self.produced, share.workers)
 
 
 def _order(images: int, seed: int, epoch: int) -> list[int]:
