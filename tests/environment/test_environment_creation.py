@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from trainmark.environment import (
     Variant,
     check,
     create,
+    creation,
     describe,
     find_entry,
     folder_of,
@@ -182,6 +184,20 @@ def test_a_framework_that_does_not_import_leaves_an_incomplete_environment(
     with pytest.raises(TrainmarkError, match="does not import: ImportError: a placeholder"):
         create(CreationRequest(tiny, Variant.CPU, wheels=(broken,)), home=tmp_path / "home", notify=quiet)
     assert state_of(tiny, tmp_path / "home") is EnvironmentState.HALF_MADE
+
+
+@pytest.mark.process
+def test_a_long_installation_shows_the_last_line_of_pip(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(creation, "_WORD_EVERY_S", 0.2)
+    lines: list[str] = []
+    installer = creation.Installer(tmp_path / "venv", tmp_path / "pip.log", notify=lines.append)
+    program = "import time; print('Collecting torch', flush=True); time.sleep(1)"
+
+    installer._run([sys.executable, "-c", program], "pip", "")
+
+    assert re.fullmatch(r"pip, \d+ s: Collecting torch", lines[-1])
 
 
 @pytest.mark.process

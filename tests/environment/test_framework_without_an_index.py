@@ -228,4 +228,4 @@ def test_cases_of_a_damaged_environment_are_unsupported_until_it_is_recreated(
     # An installation that was interrupted: the folder is marked as in the making, and has no stamp yet.
     stamp.unlink()
     (machine.environment / ".trainmark-creating").touch()
-    is_unusable("is incomplete: its creation was interrupted (trainmark env create oneflow recreates it)")
+    is_unusable("is incomplete: it is being created, or that was interrupted (trainmark env create oneflow)")

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -34,18 +35,33 @@ from trainmark.environment.resolving import EnvironmentContents, EnvironmentStat
 from trainmark.errors import InputError, TrainmarkError
 from trainmark.version import __version__
 
+Notify = Callable[[str], None]
+"""Prints one progress line to the user."""
+
+_WORD_EVERY_S = 30.0
+"""Seconds between two progress lines of a program that runs for long."""
+
+_LONGEST_LINE = 100
+_TAIL_BYTES = 4096
+
+
+def _print_nothing(_: str) -> None:
+    pass
+
 
 @dataclass(frozen=True, slots=True)
 class Installer:
     """Runs venv and pip on the venv in ``folder``. Its processes inherit ``inherited_fds`` (the creation lock).
 
-    ``log_retained`` is true if the log remains afterwards, so that an error message may name it.
+    ``log_retained`` is true if the log remains afterwards, so that an error message may name it. ``notify`` gets the
+    progress of a program that runs for long.
     """
 
     folder: Path
     log: Path
     inherited_fds: tuple[int, ...] = ()
     log_retained: bool = True
+    notify: Notify = _print_nothing
 
     def make_venv(self, interpreter: Interpreter) -> None:
         """Create the venv; raise ``TrainmarkError`` if that fails."""
@@ -91,22 +107,38 @@ class Installer:
         self, command: list[str], tool: str, hint: str, env_vars: Mapping[str, str] | None = None
     ) -> None:
         start = self.log.stat().st_size if self.log.exists() else 0
-        with self.log.open("ab") as output:
-            code = subprocess.run(
+        environ = {**clean_environ(os.environ), **(env_vars or {})}
+        with (
+            self.log.open("ab") as output,
+            subprocess.Popen(
                 command,
-                env={**clean_environ(os.environ), **(env_vars or {})},
+                env=environ,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 pass_fds=self.inherited_fds,
-                check=False,
-            ).returncode
+            ) as process,
+        ):
+            try:
+                code = self._wait(process, tool)
+            except BaseException:
+                process.kill()
+                raise
         if code == 0:
             return
         error = unreachable_index(self.log, start) or last_error(self.log, code)
         where = f"; the whole output: {self.log}" if self.log_retained else ""
         more = f"; {hint}" if hint and "distribution" in error else ""
         raise TrainmarkError(f"{tool} failed: {error}{more}{where}")
+
+    def _wait(self, process: "subprocess.Popen[bytes]", tool: str) -> int:
+        """Return the exit code of a process; print the last line of its output from time to time."""
+        started = time.monotonic()
+        while True:
+            try:
+                return process.wait(_WORD_EVERY_S)
+            except subprocess.TimeoutExpired:
+                self.notify(f"{tool}, {time.monotonic() - started:.0f} s: {last_line(self.log)}")
 
 
 _LAST_RETRY = re.compile(r"Retry\(total=0\b.*?after connection broken by '(.*?)'\s*: ", re.DOTALL)
@@ -132,6 +164,14 @@ def unreachable_index(log: Path, start: int) -> str | None:
     )
 
 
+def last_line(log: Path) -> str:
+    """Return the last line of a log that has text, cut to ``_LONGEST_LINE`` letters."""
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
+        lines = [line.strip() for line in file.read().decode("utf-8", errors="replace").splitlines()]
+    return next((line[:_LONGEST_LINE] for line in reversed(lines) if line), "no output yet")
+
+
 def last_error(log: Path, code: int) -> str:
     """Return pip's last error line from its log; without one, the last line; without any, the exit code."""
     lines = [
@@ -141,10 +181,6 @@ def last_error(log: Path, code: int) -> str:
     ]
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
     return (errors or lines or [f"exit code {code}"])[-1]
-
-
-Notify = Callable[[str], None]
-"""Prints one progress line to the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,16 +245,23 @@ def create(request: CreationRequest, *, home: Path, notify: Notify) -> CreatedEn
         interpreter = choose(entry, request.python)
         clear(folder)
         _require_space(request, folder)
-        installer = Installer(folder, log_of(home, entry.framework), inherited_fds=(guard,))
+        log = log_of(home, entry.framework)
+        installer = Installer(folder, log, inherited_fds=(guard,), notify=notify)
         notify(
-            f"creating '{entry.framework}' ({request.variant}) with Python {interpreter.version} in {folder}; "
-            f"pip may download several GB; its output goes to {installer.log}"
+            f"creating '{entry.framework}' ({request.variant}) with Python {interpreter.version} in {folder}"
+            f"{_size(request)}; pip's output goes to {installer.log}"
         )
         try:
             stamp = _make(request, wheels, interpreter, installer, notify)
         except OSError as error:
             raise TrainmarkError(f"{error.filename or folder}: {error.strerror or error}") from error
     return _result(entry, folder, stamp, made=True)
+
+
+def _size(request: CreationRequest) -> str:
+    """Return what the environment takes on the disk, as the end of a sentence; empty if unknown."""
+    needed = request.entry.variants[request.variant].disk_mb
+    return "" if needed is None else f", which takes {needed / 1000:.1f} GB"
 
 
 def _require_space(request: CreationRequest, folder: Path) -> None:
@@ -426,7 +469,9 @@ def make_lock(request: CreationRequest, *, notify: Callable[[str], None]) -> str
     )
     with tempfile.TemporaryDirectory(prefix="trainmark-lock-") as scratch:
         report = Path(scratch) / "report.json"
-        installer = Installer(Path(scratch) / "venv", Path(scratch) / "log", log_retained=False)
+        installer = Installer(
+            Path(scratch) / "venv", Path(scratch) / "log", log_retained=False, notify=notify
+        )
         installer.make_venv(interpreter)
         dry = ["--dry-run", "--ignore-installed", "--report", str(report)]
         installer.install([*dry, *wanted.requirements], index=request.index, hint=wanted.hint)

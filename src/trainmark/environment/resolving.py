@@ -163,7 +163,7 @@ def reason_for(state: EnvironmentState, name: str, folder: Path) -> str:
     return {
         EnvironmentState.ABSENT: f"{subject} is not created yet ({remedy})",
         EnvironmentState.FOREIGN: f"{folder} is not an environment that trainmark created; move it away, then {remedy}",
-        EnvironmentState.HALF_MADE: f"{subject} is incomplete: its creation was interrupted ({remedy} recreates it)",
+        EnvironmentState.HALF_MADE: f"{subject} is incomplete: it is being created, or that was interrupted ({remedy})",
         EnvironmentState.MOVED: f"{subject} {moved} ({remedy})",
         EnvironmentState.BROKEN: f"{subject} lacks the Python that it was created with ({remedy})",
         EnvironmentState.STALE: f"{subject} was created from another lock than this trainmark's ({remedy})",
