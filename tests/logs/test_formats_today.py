@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from conftest_logs import Reader
 
-from trainmark.logs import Facts, ParsedLog, Severity, Status
+from trainmark.logs import EndState, Facts, ParsedLog, Severity, Status
 from trainmark.logs.synthetic import SampleRun, overall_rate
 from trainmark.measure.rules import RuleResult, measure_log
 from trainmark.programs import read_log, synthetic_log
@@ -304,6 +304,26 @@ def test_a_batch_that_ultralytics_chooses_is_read(read: Reader) -> None:
     assert read(text.format(-1) + chosen + bars).facts.global_batch == 48
     assert read(text.format(0.7) + bars).facts.global_batch is None
     assert read(text.format(16) + bars).facts.global_batch == 16
+
+
+def test_a_trainer_that_prints_its_runtime_with_each_loss_has_not_ended_by_that(read: Reader) -> None:
+    """transformers 5.24 with include_num_input_tokens_seen; its summary begins with the runtime."""
+    head = (
+        "***** Running training *****\n  Instantaneous batch size per device = 8\n"
+        "  Total train batch size (w. parallel, distributed & accumulation) = 16\n"
+        "  Gradient Accumulation steps = 2\n  Total optimization steps = 300\n"
+    )
+    bars = "".join(
+        f"\r {at // 3:2}%|#   | {at}/300 [{at // 60:02}:{at % 60:02}<02:00,  1.00s/it]"
+        + f"\r   \r{{'loss': '4.787', 'epoch': '0.2', 'train_runtime': '{at}.5', 'train_tokens_per_second': '1024'}}\n"
+        * (at % 10 == 0)
+        for at in range(200)
+    )
+
+    log = read(head + bars)
+
+    assert (log.end_state, log.status) == (EndState.MISSING, Status.OK)
+    assert measure_log(log).value == pytest.approx(16, rel=0.01)
 
 
 def _trainer(start: str, steps: int, more: str = "") -> str:

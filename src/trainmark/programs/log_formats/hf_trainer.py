@@ -71,6 +71,8 @@ _VAGUE = 0.02
 _NUMBER = rb"'?(\d+(?:\.\d+)?(?:e[+-]\d+)?)['\s,}]"
 _SECONDS = rb"'%s_runtime': " + _NUMBER
 _PAIR = re.compile(rb"'(train_runtime|train_samples_per_second|train_steps_per_second|epoch)': " + _NUMBER)
+# With include_num_input_tokens_seen, each line with a loss has a train_runtime too.
+_SUMMARY = re.compile(rb"\{'train_runtime': |train_runtime += |train_samples_per_second")
 _UNTITLED_BAR = re.compile(rb"^ *\d{1,3}%\|[^|\n]*\| (?P<step>\d{1,12})/(?P<total>\d{1,12}) \[", re.MULTILINE)
 _BAR_OR_LOG = re.compile(
     _UNTITLED_BAR.pattern + rb"|^ *\{'(?:loss|train_runtime)': '?(?P<logged>[\w.+-]+)", re.MULTILINE
@@ -115,7 +117,7 @@ def _precision(text: bytes) -> Precision | None:
 
 def end_state(context: LogContext) -> EndState:
     """Return whether the run's summary is printed."""
-    return EndState.FOUND if b"train_runtime" in context.tail else EndState.MISSING
+    return EndState.FOUND if _SUMMARY.search(context.tail) else EndState.MISSING
 
 
 def doubts(context: LogContext) -> tuple[Problem, ...]:
@@ -180,7 +182,7 @@ def _timed_steps(context: LogContext, training: bytes) -> tuple[int, float] | No
     The bar must count the printed number of steps: some wrappers count micro-batches.
     """
     total = search_integer(_STEPS, training)
-    if b"train_runtime" in context.tail or b"train_samples_per_second" in context.tail or not total:
+    if _SUMMARY.search(context.tail) or not total:
         return None
     bars = [(step, seconds) for step, steps, seconds in _all_bars(training) if steps == total]
     if any(after < before or later < earlier for (before, earlier), (after, later) in pairwise(bars)):
