@@ -511,4 +511,5 @@ def _count_skipped(expression: re.Pattern[bytes], text: bytes) -> tuple[int, int
 
 
 def _is_part(line: bytes, whole: bytes) -> bool:
-    return whole.startswith(line) or (b"," in line and line.replace(b",", b"") == whole.replace(b",", b""))
+    is_cut = line != whole and whole.startswith(line)
+    return is_cut or (b"," in line and line.replace(b",", b"") == whole.replace(b",", b""))
