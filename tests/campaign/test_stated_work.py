@@ -70,7 +70,9 @@ def test_the_stated_work_of_all_devices_comes_before_the_printed_rate_of_each(tm
 
 
 def test_the_lines_of_the_other_rank_are_no_records_that_cannot_be_read(tmp_path: Path) -> None:
-    line = "".join(f"[rank{rank}] step {{step}} loss {{loss:.4f}} {{rate:.1f}} samples/s\n" for rank in (1, 0))
+    line = "".join(
+        f"[rank{rank}] step {{step}} loss {{loss:.4f}} {{rate:.1f}} samples/s\n" for rank in (1, 0)
+    )
 
     found = measured(tmp_path, CommandOptions(devices=2), line, 1600.0)
 

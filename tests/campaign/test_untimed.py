@@ -103,7 +103,7 @@ def test_even_steps_without_times_are_steady(tmp_path: Path) -> None:
     assert measured(tmp_path, BARE).steadiness.steady is True
 
 
-def test_fast_steps_that_arrive_several_at_a_look_are_tested_together(tmp_path: Path) -> None:
+def test_fast_steps_that_arrive_several_at_once_are_tested_in_groups(tmp_path: Path) -> None:
     found = measured(tmp_path, BARE, after=lambda step: -0.9 * STEP_S if step < 300 else -0.85 * STEP_S)
 
     assert found.steadiness.steady is False
@@ -111,8 +111,23 @@ def test_fast_steps_that_arrive_several_at_a_look_are_tested_together(tmp_path: 
 
 
 @pytest.mark.parametrize(("step_s", "coarse"), [(0.001, True), (0.01, False)])
-def test_a_window_of_few_looks_at_the_log_is_a_doubt(tmp_path: Path, step_s: float, coarse: bool) -> None:
+def test_a_window_of_few_arrivals_is_a_doubt(tmp_path: Path, step_s: float, coarse: bool) -> None:
     found = measured(tmp_path, BARE, after=lambda _step: step_s - STEP_S)
 
     assert found.throughput == pytest.approx(1 / step_s, rel=0.02)
     assert ("is known only to 1.7%" in doubts(found).get("short-window", "")) is coarse
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[rank0] step {step} loss 4.0 step_time {step_s:.4f} s\nval_loss 4.1\n",
+        "[rank0] step {step} loss 4.0 step_time {step_s:.4f} s\nEvaluating: done\n",
+        "Epoch {step}: train_loss 4.0, 20.0 images/s\n",
+    ],
+)
+def test_a_validation_after_each_line_is_no_part_of_the_steps(tmp_path: Path, line: str) -> None:
+    found = measured(tmp_path, line, after=lambda _step: 0.04 * STEP_S)
+
+    assert found.throughput == pytest.approx(1 / STEP_S, rel=2e-3)
+    assert found.printed_throughput is None

@@ -1,6 +1,7 @@
 """The measurement of one run: from its events, or from another program's log and the arrival of its records."""
 
 import io
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -355,7 +356,8 @@ def _measurement_of(
     read, result = _measured_by_work(card, work, warmup_steps, timed) or _measured_by_rule(
         card, work, warmup_steps, timed, found.counted_unit
     )
-    result = by_wall_clock(read, result)
+    if found.counted_unit != EPOCHS_UNIT and not _validates_often(found):
+        result = by_wall_clock(read, result)
     problems = (*read.problems, *result.problems)
     allowed = (Status.OK, Status.GUESSED) if card.log_format == AUTO_FORMAT else (Status.OK,)
     if result.value is None or result.status not in allowed:
@@ -390,6 +392,18 @@ def _measurement_of(
             *contradictions(case, card, commands, alone, read, log),
         ),
     )
+
+
+_VALIDATION = re.compile(rb"(?im)^.*?(?<![a-z])(?:val(?:id\w*)?|eval\w*|test(?:ing)?)(?![a-z]).*$")
+
+
+def _validates_often(found: RunLog) -> bool:
+    """Return whether every second line of a step, or more, has a line about a validation.
+
+    Its time is then between the steps that the program times, and is no part of training.
+    """
+    text = b"".join(piece for _, piece in found.arrived[1:])
+    return 2 * len(_VALIDATION.findall(text)) >= found.parsed.records.count
 
 
 def _measured_by_work(

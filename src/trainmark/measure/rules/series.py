@@ -12,7 +12,7 @@ from math import fsum
 import numpy as np
 
 from trainmark.logs.intervals import counts_from_zero, steps_covered
-from trainmark.logs.model import Floats, ParsedLog, Problem, Scope, Severity
+from trainmark.logs.model import Floats, ParsedLog, Problem, Scope, Severity, differences, median
 
 _BLOCK = 1 << 15
 Blocks = Callable[[], Iterator[Floats]]
@@ -58,21 +58,82 @@ class Series:
     def weights(self, start: int = 0, stop: int | None = None) -> Iterator[Floats]:
         """Yield the number of samples of each record, up to a common factor: its own count, else its steps.
 
-        A record covers the steps since the one before it (``trainmark.logs.intervals.steps_covered``).
+        A record covers the steps since the one before it (``trainmark.logs.intervals.steps_covered``). A counter of the
+        work done shows that of a step, which padding or a ramp of the batch changes.
         """
+        work = _usual_work(self.log)
+        for first, covered in self._steps(start, stop):
+            yield covered if work is None else covered * _work_per_step(self.log, first, len(covered), work)
+
+    def _steps(self, start: int, stop: int | None) -> Iterator[tuple[int, Floats]]:
+        """Yield the first record of each block, and the samples of its records, or else their steps."""
         records, usual = self.log.records, self.log.step_interval
         stop = records.count if stop is None else min(stop, records.count)
         if records.samples is not None:
-            yield from records.samples.blocks(start, stop)
+            for block in records.samples.blocks(start, stop):
+                yield start, block
+                start += len(block)
             return
         steps = None if self.log.counts_samples else records.step
         from_zero = steps is not None and counts_from_zero(records)
         for first in range(start, stop, _BLOCK):
             last = min(first + _BLOCK, stop)
             if steps is None:
-                yield np.ones(last - first)
+                yield first, np.ones(last - first)
             else:
-                yield steps_covered(steps, first, last, usual, from_zero=from_zero)
+                yield first, steps_covered(steps, first, last, usual, from_zero=from_zero)
+
+
+_HEAD = 4096
+"""Records at the start of a log that show whether its counter of work can be used."""
+_MOST_ROUNDING = 0.02
+_MOSTLY = 0.9
+_NEAR_END = 8
+
+
+def _usual_work(log: ParsedLog) -> float | None:
+    """Return the usual work of a step by a counter of the work done; None if the log has none that is fine enough.
+
+    A printed time of a step is not weighted by its work: the samples over it are those of the usual step.
+    """
+    records = log.records
+    if records.consumed is None or records.samples is not None or records.rate is None or log.counts_samples:
+        return None
+    counts = records.consumed.array(0, _HEAD)
+    work = _rises_per_step(log, 0, len(counts))
+    rises = work[work > 0]
+    if not len(rises) or len(rises) < _MOSTLY * (len(counts) - 1):
+        return None
+    usual = median(rises)
+    late = records.consumed.array(max(0, records.count - _NEAR_END), records.count)
+    grain = max(_last_digit(counts[:_NEAR_END]), _last_digit(late))
+    return usual if grain <= _MOST_ROUNDING * usual * log.step_interval else None
+
+
+def _last_digit(counts: Floats) -> float:
+    """Return the unit of the last digit that is not 0 in any of ``counts``: a large one may be rounded (``5.24M``)."""
+    whole = np.round(counts[np.isfinite(counts) & (counts > 0)])
+    unit = 1.0
+    while len(whole) and unit < whole.max() and not (whole % (10 * unit)).any():
+        unit *= 10
+    return unit
+
+
+def _work_per_step(log: ParsedLog, first: int, count: int, usual: float) -> Floats:
+    """Return the work of a step in each of ``count`` records from ``first`` on; ``usual`` where it is unknown."""
+    work = _rises_per_step(log, first, count)
+    return np.where(work > 0, work, usual)
+
+
+def _rises_per_step(log: ParsedLog, first: int, count: int) -> Floats:
+    """Return by how much the counter of work rises in a step of each record; NaN for the log's first record."""
+    records, before = log.records, max(first - 1, 0)
+    assert records.consumed is not None
+    rises = differences(records.consumed.array(before, first + count))
+    if records.step is not None:
+        steps = differences(records.step.array(before, first + count))
+        rises = np.where(steps > 0, rises / np.where(steps > 0, steps, 1), np.nan)
+    return rises if first else np.concatenate(([np.nan], rises))
 
 
 def series(log: ParsedLog) -> Series:
