@@ -16,7 +16,7 @@ from trainmark.measure import estimate
 from trainmark.report.comparison import render_comparison
 from trainmark.schema.comparison import Change, Comparison, Scope, Side
 from trainmark.schema.manifest import Manifest
-from trainmark.schema.measurement import About, Suspicion
+from trainmark.schema.measurement import About, NoInterval, Suspicion
 from trainmark.schema.outcome import Identity, Outcome, Part, PartName
 from trainmark.schema.results import CaseResult, Results
 from trainmark.store import read_results, write_results
@@ -230,6 +230,20 @@ def test_several_baselines_show_how_much_campaigns_differ(results: Results) -> N
     assert "variation between 3 campaigns of the baseline, estimated from 4 cases" in text
     assert "within one campaign" not in text
     assert changes(compare(days, table_of(results, *[by(0.8)] * 4))) == {Change.SLOWER}
+
+
+def test_a_comparison_of_disturbed_runs_names_the_ways_to_a_verdict(results: Results) -> None:
+    found = compare([results], results)
+    first, *others = found.cases
+    disturbed = [
+        one and one.model_copy(update={"interval": None, "no_interval": NoInterval.SPOILED})
+        for one in first.estimates
+    ]
+    cases = (first.model_copy(update={"estimates": tuple(disturbed)}), *others)
+    advice = "`trainmark run --against 'OTHER COMMAND' -- COMMAND` compares two programs that take turns"
+
+    assert advice in render_comparison(found.model_copy(update={"cases": cases}))
+    assert advice not in render_comparison(found)
 
 
 def test_a_verdict_against_one_baseline_says_so(results: Results) -> None:

@@ -9,7 +9,7 @@ from trainmark.report.language import days, interval, number
 from trainmark.report.terminal import aligned
 from trainmark.schema.comparison import CHANGES, Change, ComparedCase, Comparison, Difference, Scope, Side
 from trainmark.schema.energy import EnergyRatio, EnergySource
-from trainmark.schema.measurement import Estimate
+from trainmark.schema.measurement import Estimate, NoInterval
 
 _HEADINGS = ("case", "baseline", "candidate", "ratio", "95 % interval", "p", "")
 _DIGEST = re.compile(r"\b(?:sha256:)?([0-9a-f]{8})[0-9a-f]{32,}\b")
@@ -97,6 +97,11 @@ def _notes(comparison: Comparison) -> Iterator[str]:
             reasons.setdefault(case.reason, []).append(case.case)
     for reason, cases in reasons.items():
         yield f"- {_few(cases)}: {reason}."
+    if any(map(_is_disturbed, comparison.cases)):
+        yield (
+            "- On a busy machine, `trainmark run --wait-quiet 10` waits for quiet before each run, and `trainmark run "
+            "--against 'OTHER COMMAND' -- COMMAND` compares two programs that take turns."
+        )
     for side, names in comparison.only.items():
         if names and comparison.axis is None:
             yield f"- Only in the {side}: {_few(names)}."
@@ -109,6 +114,11 @@ def _notes(comparison: Comparison) -> Iterator[str]:
             yield f"- Energy of {case.against}: {_energy(case.energy)}."
     if comparison.judged:
         yield from _level_notes(comparison)
+
+
+def _is_disturbed(case: ComparedCase) -> bool:
+    """Return whether a side has no interval because of its machine."""
+    return any(one is not None and one.no_interval is NoInterval.SPOILED for one in case.estimates)
 
 
 def _energy(found: EnergyRatio) -> str:
