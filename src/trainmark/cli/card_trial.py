@@ -35,6 +35,7 @@ def check_card(
 ) -> int:
     """Read the card, run it once, print what its log shows, and return the exit code."""
     from trainmark.campaign import program_mistakes
+    from trainmark.cli.run import run_all
     from trainmark.documents import read_document
     from trainmark.workload import read_card
 
@@ -49,7 +50,7 @@ def check_card(
         suite = write_trial_suite(place, document, environment or _own_python(card), values)
         if dry:
             return 0
-        results = run_once(suite, place / "run", f"trainmark card check {path}")
+        results = run_all(suite, place / "run", (f"trainmark card check {path}",)).results
         return _print_trial(results, card, place / "run")
 
 
@@ -118,27 +119,6 @@ def write_trial_suite(
             yaml.safe_dump(content, sort_keys=False, allow_unicode=True), encoding="utf-8"
         )
     return read_suite(folder / "suite.yaml")
-
-
-def run_once(suite: "Suite", directory: Path, command: str) -> "Results":
-    """Run the case of a suite once in ``directory``, and return its results."""
-    import signal
-
-    from trainmark.campaign import Order, run_campaign
-    from trainmark.cli.run import interrupted_by
-    from trainmark.cli.run_output import ProgressPrinter
-    from trainmark.files import default_home
-
-    order = Order(
-        suite=suite,
-        cases=suite.cases,
-        out=directory,
-        resume=False,
-        home=default_home(os.environ),
-        command=(command,),
-    )
-    with ProgressPrinter() as progress, interrupted_by(signal.SIGTERM, signal.SIGHUP):
-        return run_campaign(order, progress).results
 
 
 def run_of(results: "Results") -> "RunResult | None":

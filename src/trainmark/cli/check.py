@@ -1,7 +1,6 @@
 """``trainmark check``: check whether this machine, or the given hosts, are ready to run a suite."""
 
 import os
-import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -51,7 +50,7 @@ def check(
     2: the suite cannot be used.
     """
     from trainmark.check import CheckOptions, check_hosts, format_report
-    from trainmark.cli.run import interrupted_by
+    from trainmark.cli.run import signals_interrupt
     from trainmark.cli.suite_input import chosen_hosts, read_suite
     from trainmark.errors import InputError
     from trainmark.files import default_home, write_atomically
@@ -65,7 +64,7 @@ def check(
         resolved = resolved.model_copy(update={"cases": tuple(select(resolved.cases, only))})
     directory = out or Path("results") / (resolved.name if resolved is not None else "")
     home = default_home(os.environ)
-    with interrupted_by(signal.SIGTERM, signal.SIGHUP), chosen_hosts(hosts, engine) as connected:
+    with signals_interrupt(), chosen_hosts(hosts, engine) as connected:
         order = CheckOptions(hosts=connected, home=home, out=directory, suite=resolved)
         report = check_hosts(order, lambda text: sys.stderr.write(f"check: {text}\n"))
     document = report.model_dump_json(indent=1) + "\n"

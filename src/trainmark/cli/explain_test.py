@@ -1,8 +1,6 @@
 """``trainmark explain A --against B --test``: measure the differences of two cases one at a time."""
 
-import os
 import shlex
-import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +10,6 @@ from trainmark.errors import InputError, plain_message
 from trainmark.printable import counted
 
 if TYPE_CHECKING:
-    from trainmark.campaign import CampaignEnding
     from trainmark.insight import Explanation
     from trainmark.insight.experiment import Experiment
     from trainmark.schema.measurement import Ratio
@@ -36,6 +33,7 @@ def run_test(explanation: "Explanation", a: str, b: str, call: ExperimentOptions
     """
     from trainmark.campaign import explain_full_disk
     from trainmark.cli.main import INTERRUPTED
+    from trainmark.cli.run import run_all
     from trainmark.files import to_json, write_atomically
     from trainmark.insight.experiment import decompose, plan_experiment
     from trainmark.report import Language, write_reports
@@ -52,7 +50,7 @@ def run_test(explanation: "Explanation", a: str, b: str, call: ExperimentOptions
     )
     command: tuple[str, ...] = ("trainmark", "explain", a, "--against", b, "--test", "--out", str(directory))
     command += ("--budget", call.budget) if call.budget else ()
-    ending = _measured(suite, directory, command, resume=call.resume)
+    ending = run_all(suite, directory, command, resume=call.resume)
     found = decompose(
         experiment, ending.results, (a, b), _gap(case_a, case_b), tuple(_not_tested(explanation, experiment))
     )
@@ -122,25 +120,6 @@ def _suite(experiment: "Experiment", folder: Path, other: Path, budget: str | No
 
 def _card_names(cards: tuple[str, ...]) -> set[str]:
     return {Path(card).name for card in cards}
-
-
-def _measured(suite: "Suite", directory: Path, command: tuple[str, ...], *, resume: bool) -> "CampaignEnding":
-    """Run the suite as ``trainmark run`` does."""
-    from trainmark.campaign import Order, run_campaign
-    from trainmark.cli.run import interrupted_by
-    from trainmark.cli.run_output import ProgressPrinter
-    from trainmark.files import default_home
-
-    order = Order(
-        suite=suite,
-        cases=suite.cases,
-        out=directory,
-        resume=resume,
-        home=default_home(os.environ),
-        command=command,
-    )
-    with ProgressPrinter() as progress, interrupted_by(signal.SIGTERM, signal.SIGHUP):
-        return run_campaign(order, progress)
 
 
 def _gap(a: "CaseResult", b: "CaseResult") -> "Ratio | None":

@@ -441,7 +441,7 @@ class Call:
         )
         with (
             ProgressPrinter() as progress,
-            interrupted_by(signal.SIGTERM, signal.SIGHUP),
+            signals_interrupt(),
             chosen_hosts(self.hosts, self.engine) as connected,
         ):
             if self.hosts is not None:
@@ -492,15 +492,31 @@ def _pin(cpus: str | None, hosts: str | None) -> None:
         raise InputError(f"--cpus {cpus}: {error}") from None
 
 
+def run_all(
+    suite: "Suite", directory: Path, command: tuple[str, ...], *, resume: bool = False
+) -> "CampaignEnding":
+    """Run every case of a suite on this machine, and return how the campaign ended."""
+    from trainmark.campaign import Order, run_campaign
+    from trainmark.cli.run_output import ProgressPrinter
+    from trainmark.files import default_home
+
+    home = default_home(os.environ)
+    order = Order(suite, cases=suite.cases, out=directory, resume=resume, home=home, command=command)
+    with ProgressPrinter() as progress, signals_interrupt():
+        return run_campaign(order, progress)
+
+
 @contextmanager
-def interrupted_by(*signals: signal.Signals) -> Iterator[None]:
-    """Treat these signals like Ctrl-C: end the current run, keep the finished ones."""
+def signals_interrupt() -> Iterator[None]:
+    """Treat SIGTERM and SIGHUP like Ctrl-C: end the current run, keep the finished ones."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
     # Signals that are ignored stay ignored: nohup ignores SIGHUP on our behalf.
-    wanted = [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]
+    wanted = [
+        number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN
+    ]
     before = {number: signal.signal(number, interrupt) for number in wanted}
     try:
         yield
