@@ -473,6 +473,19 @@ def test_stamps_of_a_copy_of_the_log_give_way_to_the_programs_own_clock(
     assert row["throughput"] == pytest.approx(value, rel=0.02)
 
 
+@pytest.mark.parametrize("zone", ["Z", "+00:00", "-0700", ".123456789Z stdout F"])
+def test_a_time_zone_is_no_part_of_a_counters_name(tmp_path: Path, zone: str) -> None:
+    text = "".join(
+        f"{_START + timedelta(seconds=2 * at):%Y-%m-%dT%H:%M:%S}{zone} step={at} loss=2.5\n"
+        for at in range(1, 99)
+    )
+
+    row = _row(tmp_path, text, Facts(gpus=1, batch_per_device=64))
+
+    assert row["throughput"] == pytest.approx(32)
+    assert "'step' counts steps" in row["problems"][0]["message"]
+
+
 @pytest.mark.parametrize("between", [",", "'", "_", "\u00a0", "\u202f"])
 def test_thousands_may_have_several_separators(tmp_path: Path, between: str) -> None:
     form = "step {} | loss 2.5 | {:,} tok/s"

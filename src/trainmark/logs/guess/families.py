@@ -128,6 +128,8 @@ _DATA_SECONDS = {
 _GLOG = rb"\b[IWEF](?:[01]\d[0-3]\d) \d\d:\d\d:\d\d\.\d{1,9}"
 _STAMP = re.compile(STAMP + rb"|" + _GLOG)
 """A date with a time of day; glog and absl (JAX, TensorFlow) print it without a year: ``I0301 12:00:00.123456``."""
+_AFTER_STAMP = re.compile(rb"^(?:Z|[+-]\d\d:?\d\d)?(?: std(?:out|err) [FP](?= ))?")
+"""The time zone behind a stamp, and what Kubernetes puts there."""
 _LEAP_YEAR = b"2024-"
 _BAR = re.compile(rb"\|(?:[ #=>.-]|\xe2\x96[\x80-\x9f])*\|")
 _DURATION = rb"(?<![\w.:])\d{1,4}:\d\d(?::\d\d(?:\.\d+)?)?(?![\w:])(?!\.\d)"
@@ -399,7 +401,9 @@ def families(text: bytes) -> Iterator[Family]:
         if not line or len(line) > _LONGEST:
             continue
         stamp = _STAMP.search(line)
-        plain = line[: stamp.start()] + _STAMPED + line[stamp.end() :] if stamp else line
+        plain = (
+            line[: stamp.start()] + _STAMPED + _AFTER_STAMP.sub(b"", line[stamp.end() :]) if stamp else line
+        )
         plain = _BAR.sub(b"||", plain)
         numbers = _CELL if _ROW.fullmatch(plain) else _NUMBER
         values = numbers.findall(plain)
