@@ -68,7 +68,7 @@ def logits_of(
             inner = jax.nn.gelu(product(f"{name}.up", given), approximate=False)
         x = x + product(f"{name}.down", inner)
         if block == 0:
-            tap(STREAM, x, x)
+            tap(STREAM, x)
     return jnp.einsum("bti,oi->bto", norm("norm", x), embedding.astype(compute))
 
 
@@ -104,26 +104,6 @@ def attention_kernel(platform: str, precision: Precision) -> str:
     return "cudnn" if platform != CPU and precision.compute != FP32 else "xla"
 
 
-def make_loss(model: Decoder, precision: Precision, kernel: str, observed: Tap) -> Callable[..., Any]:
-    """Return ``loss(params, batch_stats, batch, tap)``, which gives (loss, (logits, what the layers changed)).
-
-    A batch is tokens (batch, length + 1), of packed sequences with ``documents`` and the weights of the losses, whose
-    weighted sum is the loss then; it is in FP32. ``observed`` gets the products where no ``tap`` does, and
-    as ``STREAM`` twice what the first block gave.
-    """
-
-    def loss_of(params: Params, batch_stats: Any, batch: tuple[Any, ...], tap: Tap = observed) -> Any:
-        tokens, *packed = batch
-        documents = packed[0][:, :-1] if packed else None
-        logits = logits_of(model, precision, kernel, params, tokens[:, :-1], documents, tap)
-        logits = logits.astype(jnp.float32)
-        losses = optax.softmax_cross_entropy_with_integer_labels(logits, tokens[:, 1:])
-        loss = (losses * packed[1]).sum() if packed else losses.mean()
-        return loss, (logits, {"batch_stats": batch_stats})
-
-    return loss_of
-
-
 class JaxLanguageTraining(NamedTraining, LanguageTraining):
     """A language model, its loss, and the observation of its products while the step is traced."""
 
@@ -148,9 +128,24 @@ class JaxLanguageTraining(NamedTraining, LanguageTraining):
         return init(self.description, self.settings.seed, self.precision.weights), {}
 
     def make_loss(self) -> Callable[..., Any]:
-        """Return the loss as ``make_step`` takes it."""
-        kernel = attention_kernel(self.platform, self.precision)
-        return make_loss(self.description, self.precision, kernel, self._trace)
+        """Return ``loss(params, batch_stats, batch, tap)``, which gives (loss, (logits, what the layers changed)).
+
+        A batch is tokens (batch, length + 1), of packed sequences with ``documents`` and the weights of the losses,
+        whose weighted sum is the loss then; it is in FP32.
+        """
+        model, precision = self.description, self.precision
+        kernel = attention_kernel(self.platform, precision)
+
+        def loss_of(params: Params, batch_stats: Any, batch: tuple[Any, ...], tap: Tap = self._trace) -> Any:
+            tokens, *packed = batch
+            documents = packed[0][:, :-1] if packed else None
+            logits = logits_of(model, precision, kernel, params, tokens[:, :-1], documents, tap)
+            logits = logits.astype(jnp.float32)
+            losses = optax.softmax_cross_entropy_with_integer_labels(logits, tokens[:, 1:])
+            loss = (losses * packed[1]).sum() if packed else losses.mean()
+            return loss, (logits, {"batch_stats": batch_stats})
+
+        return loss_of
 
     def prepared(self, batch: Any, parts: int, axis: str | None) -> Any:
         """Return the batch; a packed one with weights, so that the parts' and ranks' mean is that of all that count.
@@ -164,16 +159,16 @@ class JaxLanguageTraining(NamedTraining, LanguageTraining):
 
     def observed_config(self) -> ObservedConfig:
         """Return the trace of the first product; a compiled step was made from it."""
-        compute, weights, (part, length, _) = next(iter(self.traced.values()))
+        compute, (part, length, _) = next(iter(self.first.values()))
         rows = self.batch[0].addressable_data(0).shape[0]
         return ObservedConfig(
             compute_dtype=compute,
-            weight_dtype=weights,
+            weight_dtype=str(self.state.params["embedding.tokens"].dtype),
             batch_per_device=rows,
             **backend.tf32_switches(),
             sequence_length=length,
             accumulation=rows // part,
-            others={STREAM: self.traced[STREAM][0], "compile_cache_hits": self._clock.cache_hits},
+            others={STREAM: self.first[STREAM][0], "compile_cache_hits": self._clock.cache_hits},
         )
 
     def steps_taken(self) -> int:

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,14 +20,6 @@ from .jax_causal_lm import JaxLanguageTraining, attention_kernel
 
 RANDOM = "rbg"
 """XLA's own generator, on a GPU cuRAND's: JAX's default, threefry, takes twenty rounds of integers for each number."""
-
-
-class Form(NamedTuple):
-    """Who computes attention, in JAX's word; the share of values that is dropped; whether there is padding."""
-
-    kernel: str
-    share: float
-    padded: bool
 
 
 def init(model: Bert, seed: int, dtype: Any) -> Params:
@@ -77,11 +69,12 @@ class Dropping:
 
 
 def heads_of(
-    model: Bert, precision: Precision, form: Form, params: Params, batch: Any, drop: Dropping, tap: Tap
+    model: Bert, precision: Precision, kernel: str, params: Params, batch: Any, drop: Dropping, tap: Tap
 ) -> tuple[Any, Any]:
     """Return the logits of the hidden words alone, and those of the next sentence (batch, 1, 2).
 
-    Norms are in FP32, and so are rows that are looked up until the first one.
+    ``kernel`` is JAX's word for who computes attention; the batch has no lengths where nothing is padding. Norms are in
+    FP32, and so are rows that are looked up until the first one.
     """
     compute, (tokens, segments, lengths, places) = precision.compute, batch
     product, norm = products(params, compute, tap), norms(params, compute, NORM_EPSILON)
@@ -92,37 +85,18 @@ def heads_of(
     for block in range(model.layers):
         name = f"block{block}.attention"
         query, key, value = (part.reshape(heads) for part in jnp.split(product(f"{name}.qkv", x), 3, axis=-1))
-        attended = drop.attend(query, key, value, lengths if form.padded else None, form.kernel)
+        attended = drop.attend(query, key, value, lengths, kernel)
         x = norm(f"{name}.norm", x + drop(product(f"{name}.output", attended.reshape(x.shape))))
         name = f"block{block}.mlp"
         inner = jax.nn.gelu(product(f"{name}.up", x), approximate=False)
         x = norm(f"{name}.norm", x + drop(product(f"{name}.down", inner)))
         if block == 0:
-            tap(STREAM, x, x)
+            tap(STREAM, x)
     hidden = jnp.take_along_axis(x, places[..., None], axis=1)
     hidden = norm("words.norm", jax.nn.gelu(product("words.transform", hidden), approximate=False))
     words = jnp.einsum("bti,oi->bto", hidden, embedding.astype(compute))
     words = biased(words, params["words.bias"])
     return words, product("sentences", jnp.tanh(product("pooler", x[:, :1])))
-
-
-def make_loss(model: Bert, precision: Precision, form: Form, observed: Tap) -> Callable[..., Any]:
-    """Return ``loss(params, kept, batch, tap)``, which gives (loss, (the words' logits, what is kept)).
-
-    The loss is the sum of the hidden words' cross entropies times their weights, and the mean of the next sentence's,
-    in FP32.
-    """
-
-    def loss_of(params: Params, retained: dict[str, Any], batch: Any, tap: Tap = observed) -> Any:
-        *given, words, weights, follows = batch
-        drop = Dropping(form.share, retained[KEY])
-        found, sentence = heads_of(model, precision, form, params, given, drop, tap)
-        found, sentence = found.astype(jnp.float32), sentence[:, 0].astype(jnp.float32)
-        of_words = (optax.softmax_cross_entropy_with_integer_labels(found, words) * weights).sum()
-        of_sentences = optax.softmax_cross_entropy_with_integer_labels(sentence, follows).mean()
-        return of_words + of_sentences, (found, {"batch_stats": {KEY: drop.next_key()}})
-
-    return loss_of
 
 
 class JaxMaskedTraining(MaskedTraining, JaxLanguageTraining):
@@ -145,13 +119,25 @@ class JaxMaskedTraining(MaskedTraining, JaxLanguageTraining):
         return init(self.description, self.settings.seed, self.precision.weights), self.first_key()
 
     def make_loss(self) -> Callable[..., Any]:
-        """Return the loss as ``make_step`` takes it."""
-        kernel = attention_kernel(self.platform, self.precision)
-        form = Form(kernel, self.settings.recipe.dropout, self.settings.padded)
-        return make_loss(self.description, self.precision, form, self._trace)
+        """Return ``loss(params, kept, batch, tap)``, which gives (loss, (the words' logits, what is kept)).
 
-    def observed_predictions(self) -> int:
-        return self.traced["words.transform"][2][1]
+        The loss is the sum of the hidden words' cross entropies times their weights, and the mean of the next
+        sentence's, in FP32.
+        """
+        model, precision, share = self.description, self.precision, self.settings.recipe.dropout
+        kernel, padded = attention_kernel(self.platform, precision), self.settings.padded
+
+        def loss_of(params: Params, retained: dict[str, Any], batch: Any, tap: Tap = self._trace) -> Any:
+            tokens, segments, lengths, places, words, weights, follows = batch
+            given = (tokens, segments, lengths if padded else None, places)
+            drop = Dropping(share, retained[KEY])
+            found, sentence = heads_of(model, precision, kernel, params, given, drop, tap)
+            found, sentence = found.astype(jnp.float32), sentence[:, 0].astype(jnp.float32)
+            of_words = (optax.softmax_cross_entropy_with_integer_labels(found, words) * weights).sum()
+            of_sentences = optax.softmax_cross_entropy_with_integer_labels(sentence, follows).mean()
+            return of_words + of_sentences, (found, {"batch_stats": {KEY: drop.next_key()}})
+
+        return loss_of
 
 
 open_training = JaxMaskedTraining

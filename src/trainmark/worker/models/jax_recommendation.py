@@ -103,7 +103,7 @@ class JaxClickTraining(NamedTraining, ClickTraining):
 
     def observed_config(self) -> ObservedConfig:
         """Return the trace of the first product; a compiled step was made from it."""
-        compute, _, (rows, _) = next(iter(self.traced.values()))
+        compute, (rows, _) = next(iter(self.first.values()))
         table = self.state.params[self.description.tables[0]]
         return ObservedConfig(
             compute_dtype=compute,

@@ -23,8 +23,9 @@ def drawn(deviation: float) -> ParamAttr:
     return ParamAttr(initializer=Normal(0.0, deviation))
 
 
-def _product(inputs: int, outputs: int, deviation: float = DEVIATION) -> nn.Linear:
-    return nn.Linear(inputs, outputs, weight_attr=drawn(deviation), bias_attr=False)
+def product(inputs: int, outputs: int, deviation: float = DEVIATION, bias: bool = False) -> nn.Linear:
+    """Return a linear layer whose weights begin normal."""
+    return nn.Linear(inputs, outputs, weight_attr=drawn(deviation), bias_attr=None if bias else False)
 
 
 def _norm(width: int) -> nn.LayerNorm:
@@ -37,9 +38,9 @@ class Block(nn.Layer):
     def __init__(self, model: Decoder) -> None:
         super().__init__()
         width, inner, added = model.width, model.inner, model.added_deviation
-        qkv, output = _product(width, 3 * width), _product(width, width, added)
+        qkv, output = product(width, 3 * width), product(width, width, added)
         self.attention = nn.LayerDict({"norm": _norm(width), "qkv": qkv, "output": output})
-        up, down = _product(width, inner), _product(inner, width, added)
+        up, down = product(width, inner), product(inner, width, added)
         self.mlp = nn.LayerDict({"norm": _norm(width), "up": up, "down": down})
         self._heads = model.heads
 
@@ -104,11 +105,12 @@ class PaddleLanguageTraining(ProductTraining, LanguageTraining):
 
     def build(self) -> None:
         self._passed: list[int] = []
-        self._stream: Any = None
         shapes = [[self.settings.part, *array.shape[1:]] for array in self.batch]
         specification = [InputSpec(shape, array.dtype) for shape, array in zip(shapes, self.batch)]
-        self.train_model(self.make_model(), specification)
-        self._hooks.append(self.model.blocks[0].register_forward_post_hook(self._note_stream))
+        model = self.make_model()
+        products = model.named_products()
+        watched = {name: products[name] for name in self.watched_products}
+        self.train_model(model, specification, {STREAM: model.blocks[0], **watched})
 
     def make_model(self) -> LanguageModel:
         """Return the model with fresh weights."""
@@ -117,9 +119,6 @@ class PaddleLanguageTraining(ProductTraining, LanguageTraining):
     def make_optimizer(self, parameters: list[Any], schedule: Any) -> Any:
         decaying = {tensor.name for name, tensor in self.named_tensors().items() if self.decays(name)}
         return backend.adaptive(parameters, schedule, self.settings.recipe, decaying)
-
-    def _note_stream(self, _block: Any, _given: Any, output: Any) -> None:
-        self._stream = output.dtype
 
     def passed_at_once(self) -> tuple[Any, ...]:
         return tuple(array[: self.settings.part] for array in self.batch)
@@ -155,7 +154,7 @@ class PaddleLanguageTraining(ProductTraining, LanguageTraining):
             **backend.tf32_switches(),
             sequence_length=shape[1],
             accumulation=len(self._passed),
-            others={STREAM: type_name(self._stream), "compiled_programs": self.compiled_programs()},
+            others={STREAM: self.first[STREAM][0], "compiled_programs": self.compiled_programs()},
         )
 
 

@@ -1,5 +1,6 @@
 """BERT with the heads of its pre-training as Paddle layers; ``architectures.py`` describes the layers."""
 
+from functools import partial
 from typing import Any
 
 import paddle
@@ -11,11 +12,9 @@ from ..core.facts import assert_parameters
 from ..tasks.masked_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, SEGMENTS, Bert
 from ..tasks.masked_lm.task import WEIGHTS, MaskedSettings
 from ..tasks.masked_lm.training import MaskedTraining
-from .paddle_causal_lm import LanguageModel, PaddleLanguageTraining, drawn
+from .paddle_causal_lm import LanguageModel, PaddleLanguageTraining, drawn, product
 
-
-def _product(inputs: int, outputs: int) -> nn.Linear:
-    return nn.Linear(inputs, outputs, weight_attr=drawn(DEVIATION))
+_product = partial(product, bias=True)
 
 
 def _norm(width: int) -> nn.LayerNorm:
@@ -125,8 +124,6 @@ class PaddleMaskedTraining(MaskedTraining, PaddleLanguageTraining):
         model = BertModel(self.settings.model, self.settings.recipe.dropout, self.settings.padded)
         # Ranks drop different places: only dropout draws from here on.
         paddle.seed(self.settings.seed + 1 + self.ranks.place.rank)
-        self._predicted: int | None = None
-        self._words_hook = model.words.transform.register_forward_post_hook(self._note_words)
         return model
 
     def prepared(self, parts: int) -> tuple[Any, ...]:
@@ -134,13 +131,6 @@ class PaddleMaskedTraining(MaskedTraining, PaddleLanguageTraining):
         batch = list(self.batch)
         batch[WEIGHTS] = batch[WEIGHTS] / self.ranks.mean(batch[WEIGHTS].sum() / parts)
         return tuple(batch)
-
-    def _note_words(self, _layer: Any, _given: Any, output: Any) -> None:
-        self._predicted = output.shape[1]
-
-    def observed_predictions(self) -> int | None:
-        self._words_hook.remove()
-        return self._predicted
 
 
 open_training = PaddleMaskedTraining

@@ -82,8 +82,9 @@ class PyTorchLanguageTraining(ProductTraining, LanguageTraining):
             model.cross_entropy = cross_entropy
         self.distribute(model)
         self._watching, self._passed = True, cast("list[tuple[int, ...]]", [])
-        self._stream: Any = None
-        self.observe_first(model, model.blocks[0].register_forward_hook(self._see_stream))
+        products = model.named_products()
+        watched = {name: products[name] for name in self.watched_products}
+        self.observe_first(model, {STREAM: model.blocks[0], **watched})
         named, recipe = model.named_tensors().items(), settings.recipe
         decaying = [tensor for name, tensor in named if self.decays(name)]
         others = [tensor for name, tensor in named if not self.decays(name)]
@@ -108,9 +109,6 @@ class PyTorchLanguageTraining(ProductTraining, LanguageTraining):
     def make_model(self) -> LanguageModel:
         """Return the model with fresh weights in FP32."""
         return build_model(self.settings.model, self.settings.sequence_length)
-
-    def _see_stream(self, _block: Any, _given: Any, output: Any) -> None:
-        self._stream = output.dtype
 
     def prepared(self, _parts: int) -> tuple[Any, ...]:
         """Return the current batch in the form for the model's loss, before it is split into parts."""
@@ -152,7 +150,7 @@ class PyTorchLanguageTraining(ProductTraining, LanguageTraining):
             sequence_length=shape[1],
             accumulation=len(self._passed),
             others={
-                STREAM: type_name(self._stream),
+                STREAM: self.first[STREAM][0],
                 "compile_cache_hits": cache_hits(self.settings.compiler),
                 "attention": self._attention,
                 "attention_ms": self._attention_ms,

@@ -9,7 +9,6 @@ from torch.nn import functional
 from ..backends.pytorch.backend import count_parameters
 from ..core.facts import assert_parameters
 from ..pytorch_fast.attention import Shape, attend
-from ..pytorch_fast.compilers import NONE
 from ..tasks.masked_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, SEGMENTS, Bert
 from ..tasks.masked_lm.task import WEIGHTS, MaskedSettings
 from ..tasks.masked_lm.training import MaskedTraining
@@ -179,8 +178,6 @@ class PyTorchMaskedTraining(MaskedTraining, PyTorchLanguageTraining):
             model.words.even = EVEN
         # Ranks drop different places: what is drawn from here on is dropout's alone.
         torch.manual_seed(self.settings.seed + 1 + self.ranks.place.rank)
-        self._predicted: int | None = None
-        self._words_hook = model.words.transform.register_forward_hook(self._see_words)
         return model
 
     def prepared(self, parts: int) -> tuple[Any, ...]:
@@ -192,14 +189,6 @@ class PyTorchMaskedTraining(MaskedTraining, PyTorchLanguageTraining):
         mean = self.ranks.mean(own) if self.settings.padded and not self.by_itself else own
         batch[WEIGHTS] = weights / mean
         return tuple(batch)
-
-    def _see_words(self, _product: Any, _given: Any, output: Any) -> None:
-        self._predicted = output.shape[1]
-
-    def observed_predictions(self) -> int | None:
-        if self.settings.compiler == NONE:
-            self._words_hook.remove()
-        return self._predicted
 
     def plain_pass(self) -> tuple[float, dict[str, Any]]:
         """Pass the parts of the batch as the step does; its loss is not verified by a formula."""

@@ -148,17 +148,6 @@ class DlrmModel(ClickModel):
         return torch.cat([bottom, products.flatten(1).index_select(1, self.places).to(bottom.dtype)], dim=1)
 
 
-def _optimizer(model: ClickModel, settings: ClickSettings) -> torch.optim.Optimizer:
-    """Return the recipe's."""
-    recipe, tensors = settings.recipe, list(model.named_tensors().values())
-    sparse = settings.table_gradients == SPARSE_GRADIENTS
-    if isinstance(recipe, AdamRecipe):
-        if sparse:
-            return LazyAdam(list(model.tables().values()), list(model.products.parameters()), recipe)
-        return adaptive([(tensors, recipe.weight_decay)], recipe)
-    return sgd([(tensors, recipe.weight_decay)], recipe, fused=not sparse)
-
-
 class PyTorchClickTraining(ClickTraining, ProductTraining):
     """A recommender, which gives its own loss, and the witnesses in it."""
 
@@ -173,16 +162,22 @@ class PyTorchClickTraining(ClickTraining, ProductTraining):
             raise RunError(UNSUPPORTED, reason)
 
     def build(self) -> None:
-        settings = self.settings
+        settings, sparse = self.settings, self.settings.table_gradients == SPARSE_GRADIENTS
         with self._device:
-            sparse = settings.table_gradients == SPARSE_GRADIENTS
             model = build(settings.description, settings.recipe.dropout, sparse)
         model.to(getattr(torch, self.precision.weights))
         # Ranks drop different places: what is drawn from here on is dropout's alone.
         torch.manual_seed(settings.seed + 1 + self.ranks.place.rank)
         self._gradient: Any = None
-        self.observe_first(model, model.table.weight.register_hook(self._see_gradient))
-        self.take_over(model, _optimizer(model, settings), {})
+        self.observe_first(model, {}, model.table.weight.register_hook(self._see_gradient))
+        recipe, tensors = settings.recipe, list(model.named_tensors().values())
+        if not isinstance(recipe, AdamRecipe):
+            optimizer = sgd([(tensors, recipe.weight_decay)], recipe, fused=not sparse)
+        elif sparse:
+            optimizer = LazyAdam(list(model.tables().values()), list(model.products.parameters()), recipe)
+        else:
+            optimizer = adaptive([(tensors, recipe.weight_decay)], recipe)
+        self.take_over(model, optimizer, {})
 
     def _see_gradient(self, gradient: Any) -> None:
         self._gradient = gradient.is_sparse

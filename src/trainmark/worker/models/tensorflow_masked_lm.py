@@ -80,8 +80,5 @@ class TensorFlowMaskedTraining(MaskedTraining, TensorFlowLanguageTraining):
             (total,) = self.ranks.total([total / self.ranks.place.world_size], 0)
         return (*batch[:WEIGHTS], weights / total, *batch[WEIGHTS + 1 :])
 
-    def observed_predictions(self) -> int:
-        return self.first["words.transform"][1][1]
-
 
 open_training = TensorFlowMaskedTraining

@@ -437,7 +437,7 @@ def draw_weights(description: Any, seed: int, dtype: Any, drawn: Callable[[Any, 
 Params = dict[str, Any]
 """Parameters by the names and in the shapes of a model's description: XLA takes products in either order of axes."""
 
-Tap = Callable[[str, Any, Any], None]  # gets the name, the weight and the result of each product
+Tap = Callable[[str, Any], None]  # gets the name and the result of each product, and of the first block
 
 
 def biased(product: Any, bias: Any) -> Any:
@@ -449,11 +449,10 @@ def products(params: Params, compute: Any, tap: Tap, axes: str = "bti,oi->bto") 
     """Return the product of a name with what is in the compute type, and with its bias if it has one."""
 
     def product(name: str, given: Any) -> Any:
-        weight = params[f"{name}.weight"]
-        result = jnp.einsum(axes, given, weight.astype(compute))
+        result = jnp.einsum(axes, given, params[f"{name}.weight"].astype(compute))
         if f"{name}.bias" in params:
             result = biased(result, params[f"{name}.bias"])
-        tap(name, weight, result)
+        tap(name, result)
         return result
 
     return product
@@ -484,8 +483,8 @@ class NamedTraining(JaxTraining):
     GENERATOR: str | None = None  # JAX's name of the random numbers of dropout; None: its default
 
     def __init__(self, settings: Settings, place: Place) -> None:
-        self.traced: dict[str, tuple[str, str, tuple[int, ...]]] = {}
-        """Of each product of the step the types of its result and its weight, and the result's shape."""
+        self.first: dict[str, tuple[str, Any]] = {}
+        """Of each product the type and the shape of its result, in the step as it was traced."""
         super().__init__(settings, place)
 
     @property
@@ -493,8 +492,8 @@ class NamedTraining(JaxTraining):
         """Return the description of the model, which has the ``shapes`` of its weights and its ``products``."""
         raise NotImplementedError
 
-    def _trace(self, name: str, weight: Any, result: Any) -> None:
-        self.traced.setdefault(name, (str(result.dtype), str(weight.dtype), tuple(result.shape)))
+    def _trace(self, name: str, result: Any) -> None:
+        self.first.setdefault(name, (str(result.dtype), tuple(result.shape)))
 
     def first_key(self) -> dict[str, Any]:
         """Return the state with the key of the first pass."""
@@ -530,11 +529,9 @@ class NamedTraining(JaxTraining):
 
         def collecting(params: Any, stats: Any, batch: Any) -> Any:
             results: dict[str, Any] = {}
-
-            def tap(name: str, _weight: Any, result: Any) -> None:
-                results.setdefault(name, result)
-
-            loss, (logits, _) = self._loss_of(params, stats, self.prepared(batch, 1, None), tap)
+            loss, (logits, _) = self._loss_of(
+                params, stats, self.prepared(batch, 1, None), results.setdefault
+            )
             return loss * scale, (loss, logits, results)
 
         scale, state = self.scale_of_loss(), self.state

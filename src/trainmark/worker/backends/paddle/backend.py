@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -435,23 +436,33 @@ class ProductTraining(PaddleTraining):
 
     model: ProductModel
 
-    def train_model(self, model: ProductModel, specification: list[Any]) -> None:
-        """Observe the model and take it over; see ``compile_learner`` for ``specification``."""
+    def train_model(
+        self,
+        model: ProductModel,
+        specification: list[Any],
+        layers: Mapping[str, nn.Layer] = MappingProxyType({}),
+    ) -> None:
+        """Observe the first product and other ``layers`` of the model, and take it over (see ``compile_learner``)."""
         self.model = model
-        self._first: tuple[str, tuple[int, ...]] | None = None
-        first = next(iter(model.named_products().values()))
-        self._hooks = [first.register_forward_post_hook(self._note)]
+        self.first: dict[str, tuple[str, Any]] = {}
+        product = next(iter(model.named_products().items()))
+        self._hooks = [
+            layer.register_forward_post_hook(partial(self._note, name))
+            for name, layer in (product, *layers.items())
+        ]
         self.take_over(model, list(model.parameters()), specification)
 
-    def _note(self, _layer: Any, _given: Any, output: Any) -> None:
-        self._first = (type_name(output.dtype), tuple(output.shape))
+    def _note(self, name: str, _layer: Any, _given: Any, output: Any) -> None:
+        self.first[name] = (type_name(output.dtype), tuple(output.shape))
 
     def first_product(self) -> tuple[str, tuple[int, ...]]:
-        """Return type and shape of the first product's result, noted in a program's making too; remove the hooks."""
+        """Return type and shape of the first product's result; a compiled program told them while it was made.
+
+        All hooks are removed.
+        """
         for hook in self._hooks:
             hook.remove()
-        assert self._first is not None
-        return self._first
+        return next(iter(self.first.values()))
 
     def named_tensors(self) -> dict[str, Any]:
         return self.model.named_tensors()

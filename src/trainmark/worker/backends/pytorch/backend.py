@@ -468,21 +468,26 @@ class ProductTraining(PyTorchTraining):
 
     model: NamedModel
 
-    def observe_first(self, model: NamedModel, *hooks: Any) -> None:
-        """Observe the first product of a model; the hooks stay if it is compiled."""
-        self._first: Any = None
-        product = next(iter(model.named_products().values()))
-        self._hooks = [product.register_forward_hook(self._see), *hooks]
+    def observe_first(self, model: NamedModel, layers: Mapping[str, nn.Module], *hooks: Any) -> None:
+        """Observe the first product of a model and other ``layers`` by name; the hooks stay if it is compiled."""
+        self._results: dict[str, tuple[Any, Any]] = {}
+        product = next(iter(model.named_products().items()))
+        self._hooks = [
+            layer.register_forward_hook(partial(self._see, name))
+            for name, layer in (product, *layers.items())
+        ]
+        self._hooks += hooks
 
-    def _see(self, product: Any, _given: Any, output: Any) -> None:
-        self._first = (operand_type(product, output), output.shape)
+    def _see(self, name: str, layer: Any, _given: Any, output: Any) -> None:
+        self._results[name] = (operand_type(layer, output), output.shape)
 
     def first_product(self) -> tuple[str, Any]:
-        """Return the type in which the first product multiplied last, and the shape of its result."""
+        """Return the type in which the first product multiplied last, and the shape of its result; set ``first``."""
         if self.settings.compiler == NONE:
             for hook in self._hooks:
                 hook.remove()
-        return type_name(self._first[0]), self._first[1]
+        self.first = {name: (type_name(kind), shape) for name, (kind, shape) in self._results.items()}
+        return next(iter(self.first.values()))
 
     def _forward(self) -> tuple[Any, Any]:
         """Return None (instead of logits) and the loss of the whole current batch."""

@@ -508,7 +508,7 @@ class ProductTraining(TensorFlowTraining):
     def train_model(self, model: NamedModel, decays: Callable[[str], bool]) -> None:
         """Take the model over; its products are observed in the first step, in a graph while it is traced."""
         self._observing = False
-        self.first: dict[str, tuple[str, tuple[int, ...]]] = {}
+        self.first: dict[str, tuple[str, Any]] = {}
         """Of each product the type and the shape of its result."""
         self.take_over(model, model.tensors, decays)
 

@@ -129,8 +129,8 @@ class Files(Dataset):
         """Keep what every loader process needs; raise ``RunError`` (unsupported) if nothing can decode here."""
         decoder = decoding.choose_decoder()
         if decoder is None:
-            names = ", ".join(decoding.decoder_names())
-            raise RunError(UNSUPPORTED, f"the loader nvjpeg needs one of these too, for odd JPEGs: {names}")
+            those = decoding.DECODERS
+            raise RunError(UNSUPPORTED, f"the loader nvjpeg needs one of these too, for odd JPEGs: {those}")
         self._images, self._seed, self._slots, self._decoder = images, seed, slots, decoder
 
     def __getitems__(self, task: Task) -> Any:

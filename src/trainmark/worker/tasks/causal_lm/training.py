@@ -1,5 +1,6 @@
 """The base of every framework's training of a language model: its file of tokens, and what its first step observes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +77,12 @@ class LanguageTraining(Training):
 
     task: Task[Any] = TASK
     settings: LanguageSettings
+
+    first: dict[str, tuple[str, Any]]
+    """Of observed layers of the first step by name, the first product and ``STREAM`` among them: type and shape."""
+
+    watched_products: Sequence[str] = ()
+    """The other products that are observed in the first step."""
 
     def open_loader(self, settings: Any, place: Place) -> Feed | None:
         vocabulary = ARCHITECTURES[settings.model].vocabulary

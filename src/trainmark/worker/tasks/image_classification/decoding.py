@@ -170,9 +170,8 @@ def _fit_pillow(part: Any, size: int, mirrored: bool) -> Any:
     return fitted[:, ::-1] if mirrored else fitted
 
 
-def decoder_names() -> list[str]:
-    """Return the modules of which one is needed, for a message."""
-    return ["simplejpeg with opencv-python-headless", "opencv-python-headless", "Pillow"]
+DECODERS = "simplejpeg with opencv-python-headless, opencv-python-headless, Pillow"
+"""The modules of which one is needed, for a message."""
 
 
 class Photos(RankImages):
@@ -182,7 +181,7 @@ class Photos(RankImages):
         """Find the images and a decoder; raise ``RunError`` (failed, unsupported) if there are none."""
         decoder = choose_decoder()
         if decoder is None:
-            reason = f"no JPEG decoder is installed here; install one of: {', '.join(decoder_names())}"
+            reason = f"no JPEG decoder is installed here; install one of: {DECODERS}"
             raise RunError(UNSUPPORTED, reason)
         self.decoder, self.decoder_name = decoder, decoder.name
         super().__init__(settings, place)

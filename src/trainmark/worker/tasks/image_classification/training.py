@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ...core.feed import Feed
 from ...core.task import Verified
 from ...core.training import Training
 from . import TASK
@@ -37,10 +36,6 @@ class ImageTraining(Training):
     forms: Mapping[str, str] = {}
     """The form of a data set that a loader takes, where it is no folder of images."""
 
-    def open_feed(self, settings: ImageSettings) -> Feed | None:
-        """Return a new feed of the run's loader, on the data set of ``settings``; None without loaders."""
-        return self.open_loader(settings, self.ranks.place)
-
     def network_input(self, _batch: Any) -> Any:
         """Return what the network gets of the images of a batch: numpy, (batch, 3, size, size), normalised."""
         raise NotImplementedError
@@ -54,7 +49,7 @@ class ImageTraining(Training):
             form = self.forms.get(own.loader, FOLDER)
             count = max(LEAST_PICTURES, 2 * own.batch_per_device)
             source = write_known(form, Path(folder), count, own.classes)
-            feed = self.open_feed(replace(own, data=str(source), loader_workers=0))
+            feed = self.open_loader(replace(own, data=str(source), loader_workers=0), self.ranks.place)
             if feed is None:
                 return None
             batches: list[list[Part]] = []

@@ -34,23 +34,21 @@ class RecordFiles:
 
     def __init__(self, source: str, settings: MaskedSettings) -> None:
         """Find the records of a file, or of a folder's ``*.tfrecord``; raise ``RunError`` if missing, empty or cut."""
-        self._given = source, settings
+        self._given, self._settings = (source, settings), settings
         path = Path(source)
-        self._paths = sorted(path.glob("*.tfrecord")) if path.is_dir() else [path]
-        self._settings = settings
-        self._maps: list[Any] = []
-        self._first: list[int] = []
+        paths = sorted(path.glob("*.tfrecord")) if path.is_dir() else [path]
+        # Of each file its path, its map, and the number of its first record; of each record its file, place and size.
+        self._files: list[tuple[Path, Any, int]] = []
         self._places: list[tuple[int, int, int]] = []
-        if not self._paths:
+        if not paths:
             raise RunError(FAILED, f"{source} has no *.tfrecord")
-        for number, file in enumerate(self._paths):
+        for number, file in enumerate(paths):
             try:
                 with file.open("rb") as opened:
                     mapped = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
             except (OSError, ValueError) as error:
                 raise RunError(FAILED, f"cannot read {file}: {error}") from error
-            self._maps.append(mapped)
-            self._first.append(len(self._places))
+            self._files.append((file, mapped, len(self._places)))
             self._places += [(number, at, size) for at, size in _records(mapped, file)]
         self.sequences = len(self._places)
 
@@ -64,11 +62,12 @@ class RecordFiles:
         return RecordFiles, self._given
 
     def _row(self, number: int) -> tuple[Any, ...]:
-        file, start, size = self._places[number]
-        where = f"record {number - self._first[file]} of {self._paths[file]}"
+        index, start, size = self._places[number]
+        file, mapped, first = self._files[index]
+        where = f"record {number - first} of {file}"
         own, vocabulary = self._settings, ARCHITECTURES[self._settings.model].vocabulary
         try:
-            features = parse(self._maps[file][start : start + size])
+            features = parse(mapped[start : start + size])
             tokens, mask, segments = (features[name] for name in ("input_ids", "input_mask", "segment_ids"))
             slots = [features[f"masked_lm_{name}"] for name in ("positions", "ids", "weights")]
             follows = features["next_sentence_labels"]
@@ -78,19 +77,21 @@ class RecordFiles:
             raise RunError(FAILED, f"{where} is not an Example: {error}") from error
         places, words, weights = slots
         length = int(mask.sum())
-        is_other_length = {len(tokens), len(mask), len(segments)} != {own.sequence_length}
-        is_other_room = {len(slot) for slot in slots} != {own.predictions}
-        is_padded_within = not 0 < length <= len(mask) or not mask[:length].all()
-        unknown = any(len(ids) and not 0 <= ids.min() <= ids.max() < vocabulary for ids in (tokens, words))
-        is_other_segment = len(segments) and not 0 <= segments.min() <= segments.max() <= 1
-        hides_padding = (places[weights > 0] >= length).any() or (places < 0).any()
         problems = {
-            f"has {len(tokens)} tokens, but {own.sequence_length} were requested": is_other_length,
-            f"has room for {len(places)} hidden words, but {own.predictions} were requested": is_other_room,
-            "has padding between its tokens": is_padded_within,
-            f"has a token outside of the model's vocabulary of {vocabulary}": unknown,
-            "has a segment that is neither 0 nor 1": is_other_segment,
-            "hides words of padding": hides_padding,
+            f"has {len(tokens)} tokens, but {own.sequence_length} were requested": (
+                {len(tokens), len(mask), len(segments)} != {own.sequence_length}
+            ),
+            f"has room for {len(places)} hidden words, but {own.predictions} were requested": (
+                {len(slot) for slot in slots} != {own.predictions}
+            ),
+            "has padding between its tokens": not 0 < length <= len(mask) or not mask[:length].all(),
+            f"has a token outside of the model's vocabulary of {vocabulary}": (
+                any(len(ids) and not 0 <= ids.min() <= ids.max() < vocabulary for ids in (tokens, words))
+            ),
+            "has a segment that is neither 0 nor 1": (
+                len(segments) and not 0 <= segments.min() <= segments.max() <= 1
+            ),
+            "hides words of padding": (places[weights > 0] >= length).any() or (places < 0).any(),
             "says neither 0 nor 1 of the next sentence": len(follows) != 1 or follows[0] not in (0, 1),
         }
         for problem, is_wrong in problems.items():
@@ -182,6 +183,7 @@ class MaskedTraining(DropoutTraining, causal_lm.LanguageTraining):
 
     task = TASK
     settings: MaskedSettings
+    watched_products = ("words.transform",)
 
     def open_loader(self, settings: Any, place: Place) -> Feed | None:
         """Return a feed that counts the tokens of each batch."""
@@ -196,13 +198,10 @@ class MaskedTraining(DropoutTraining, causal_lm.LanguageTraining):
         feed.counted = counts
         return feed
 
-    def observed_predictions(self) -> int | None:
-        """Return the words of a sequence that the first step classified. Called once; hooks may be removed here."""
-        raise NotImplementedError
-
     def observed_config(self) -> ObservedConfig:
         found = super().observed_config()  # type: ignore[safe-super]  # a backend's class follows
-        return ObservedConfig(**vars(found), predictions=self.observed_predictions())
+        (words,) = self.watched_products
+        return ObservedConfig(**vars(found), predictions=self.first[words][1][1])
 
     def counted(self, first: int, last: int) -> dict[str, int]:
         """Return the tokens of these steps that were no padding, of sequences that are read."""

@@ -5,21 +5,17 @@ A record is 40 words of 4 bytes, little end first, in the order of HugeCTR's raw
 may have other types in the same places; the first records show which.
 """
 
-import queue
 import sys
-import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...core.arguments import NATIVE
-from ...core.choices import one_of
-from ...core.feed import MANIFEST, LoadedFeed, Loader, MappedFile, read_manifest, shard_batches
+from ...core.feed import MANIFEST, MappedFile, read_manifest
 from ...core.outcomes import FAILED, UNSUPPORTED, RunError, first_sentence
 from ...core.place import Place
-from ...core.queues import AHEAD, SampleCounter
 from .architectures import CATEGORIES, CROSSES, DENSE
-from .settings import ClickSettings
 
 # The categories of the 26 fields as DLPerf's scripts have them ("deep_column_size_array" of train_one_embedding.sh).
 PUBLISHED_SIZES = (
@@ -97,28 +93,15 @@ def made_up(random: Any, count: int, vocabulary: int) -> Batch:
 
 
 def read_ahead(items: Iterator[Any], count: int) -> Iterator[Any]:
-    """Yield the items of an iterator, which a thread takes from it beforehand: up to ``count``, and the one in hand."""
-    read: queue.Queue[Any] = queue.Queue(count)
-    over = threading.Event()
-
-    def fill() -> None:
-        for item in items:
-            while not over.is_set():
-                try:
-                    read.put(item, timeout=1)
-                    break
-                except queue.Full:
-                    continue
-            if over.is_set():
-                return
-
-    threading.Thread(target=fill, daemon=True).start()
+    """Yield the items of an iterator, of which a thread has taken, or takes, the next ``count`` beforehand."""
+    reader = ThreadPoolExecutor(1)
+    waiting = deque(reader.submit(next, items) for _ in range(count))
     try:
         while True:
-            yield read.get()
+            waiting.append(reader.submit(next, items))
+            yield waiting.popleft().result()
     finally:
-        # Nobody will take what the thread reads.
-        over.set()
+        reader.shutdown(wait=False, cancel_futures=True)
 
 
 COLUMNS = ("label", *(f"I{i + 1}" for i in range(DENSE)), *(f"C{i + 1}" for i in range(CATEGORIES)))
@@ -149,11 +132,6 @@ class ClickFile(MappedFile):
     def batch(self, numbers: Any) -> Batch:
         """Return the samples of these numbers; raises ``RunError`` for a category that its field does not have."""
         return used_rows(self._words[numbers], self.path, self._sizes, self._vocabulary, numbers)
-
-    def batches(self, size: int, place: Place, seed: int) -> Iterator[Batch]:
-        """Yield a rank's batches without end; all ranks together use each sample once an epoch."""
-        for numbers in shard_batches(self.samples, size, place, seed):
-            yield self.batch(numbers)
 
 
 def _check_types(path: Path, rows: Any) -> None:
@@ -212,8 +190,8 @@ class Columns:
             epoch += 1
 
 
-READERS: Mapping[str, Callable[[str, int], Any]] = {NATIVE: ClickFile, "parquet": Columns}
-"""By loader: from a data set's place and the tables' rows to what has ``samples`` and ``batches``."""
+READERS: Mapping[str, Callable[[str, int], Any]] = {"parquet": Columns}
+"""By loader but the native one: from a data set's place and the tables' rows to an object like ``Columns``."""
 
 
 def record_files(source: str, suffix: str) -> tuple[list[Path], Any]:
@@ -258,32 +236,3 @@ def fitting(path: Path, sizes: list[int] | None, vocabulary: int) -> list[int]:
         reason = f"{path} has {sum(sizes)} categories, the model's tables have {vocabulary} rows"
         raise RunError(FAILED, reason)
     return sizes
-
-
-def open_feed(
-    settings: ClickSettings,
-    place: Place,
-    ready: Callable[[Batch], Any],
-    readers: Mapping[str, Callable[[str, int], Any]],
-) -> LoadedFeed | None:
-    """Return the feed of the data set, None for made-up samples; ``ready`` makes a batch of numpy's.
-
-    One thread reads up to ``AHEAD`` batches ahead; with no loader workers they are read when they are needed.
-    """
-    if settings.synthetic:
-        return None
-    one_of(settings.framework, "loader", settings.loader, readers)
-    source = readers[settings.loader](settings.data, settings.vocabulary)
-    produced = SampleCounter()
-
-    def batches() -> Iterator[Any]:
-        try:
-            for batch in source.batches(settings.batch_per_device, place, settings.seed):
-                produced.add(len(batch.labels))
-                yield batch
-        except RunError as stopped:
-            yield stopped
-
-    threads = int(settings.loader_workers > 0)
-    items = read_ahead(batches(), AHEAD - 1) if threads else batches()
-    return LoadedFeed(items, ready, Loader(source.samples, None, AHEAD * threads, produced, threads))

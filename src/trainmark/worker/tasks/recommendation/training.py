@@ -1,17 +1,20 @@
 """The base of every framework's training of a recommender, and the observations of its first step."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ...core import facts
 from ...core.arguments import NATIVE
-from ...core.feed import Feed, Numbered
+from ...core.choices import one_of
+from ...core.feed import Feed, LoadedFeed, Loader, Numbered
+from ...core.outcomes import RunError
 from ...core.place import Place
+from ...core.queues import AHEAD, SampleCounter
 from ...core.task import Task
 from ..products import DropoutTraining
 from . import TASK
-from .records import READERS, ClickFile, open_feed
+from .records import READERS, ClickFile, read_ahead
 from .settings import ClickSettings
 
 
@@ -43,7 +46,26 @@ class ClickTraining(DropoutTraining):
         return READERS
 
     def open_loader(self, settings: Any, place: Place) -> Feed | None:
-        if settings.loader != NATIVE:
-            return open_feed(settings, place, lambda batch: self.as_batch(*batch), self.readers())
-        file = ClickFile(settings.data, settings.vocabulary)
-        return self.open_numbers(Numbered(file.samples, file.batch, self.from_loader), settings, place)
+        """Return this rank's feed. Of another loader than the framework's own one thread reads ``AHEAD`` batches ahead.
+
+        With no loader workers they are read when they are needed.
+        """
+        if settings.loader == NATIVE:
+            file = ClickFile(settings.data, settings.vocabulary)
+            return self.open_numbers(Numbered(file.samples, file.batch, self.from_loader), settings, place)
+        readers, produced = self.readers(), SampleCounter()
+        one_of(settings.framework, "loader", settings.loader, (NATIVE, *readers))
+        source = readers[settings.loader](settings.data, settings.vocabulary)
+
+        def batches() -> Iterator[Any]:
+            try:
+                for batch in source.batches(settings.batch_per_device, place, settings.seed):
+                    produced.add(len(batch.labels))
+                    yield batch
+            except RunError as stopped:
+                yield stopped
+
+        threads = int(settings.loader_workers > 0)
+        loader = Loader(source.samples, None, AHEAD * threads, produced, threads)
+        items = read_ahead(batches(), AHEAD) if threads else batches()
+        return LoadedFeed(items, lambda batch: self.as_batch(*batch), loader)
