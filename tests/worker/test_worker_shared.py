@@ -15,7 +15,7 @@ from worker_process import LONG_S, make_images
 from trainmark.placement import free_ports
 from trainmark.worker.core.arguments import parse
 from trainmark.worker.core.choices import one_of, own_gpu, require_version
-from trainmark.worker.core.facts import Facts, as_requested
+from trainmark.worker.core.facts import Facts, ObservedConfig, as_requested
 from trainmark.worker.core.feed import LoadedFeed, Loader
 from trainmark.worker.core.outcomes import (
     FAILED,
@@ -36,7 +36,7 @@ from trainmark.worker.core.window import EventTimers, HostTimers
 from trainmark.worker.tasks.image_classification import TASK
 from trainmark.worker.tasks.image_classification.decoding import Photos, collate
 from trainmark.worker.tasks.image_classification.images import Draw
-from trainmark.worker.tasks.image_classification.observing import ObservedConfig, layout_by_axes
+from trainmark.worker.tasks.image_classification.observing import layout_by_axes
 from trainmark.worker.tasks.image_classification.settings import ImageSettings
 from trainmark.worker.tasks.image_classification.training import ImageTraining
 
@@ -107,7 +107,8 @@ def test_a_version_that_is_too_old_is_said_to_be_so(version: str) -> None:
 
 # What was seen against what was asked.
 
-SEEN = ObservedConfig("float32", "float32", 4, False, False, activation_layout="nchw", weight_layout="either")
+LAYOUTS = {"activation_layout": "nchw", "weight_layout": "either"}
+SEEN = ObservedConfig("float32", "float32", 4, False, False, LAYOUTS)
 ASKED = {
     "compute_dtype": "float32",
     "weight_dtype": "float32",
@@ -121,11 +122,13 @@ ASKED = {
 
 @pytest.mark.parametrize("name", list(ASKED))
 def test_every_key_that_differs_from_what_was_asked_is_invalid(name: str) -> None:
-    assert as_requested(SEEN, ASKED, "cuda")[name] == getattr(SEEN, name)
+    assert as_requested(SEEN, ASKED, "cuda")[name] == {**vars(SEEN), **LAYOUTS}[name]
     other: Any = "float64" if isinstance(ASKED[name], str) else not ASKED[name]
 
+    seen: Any = {"axes": {**LAYOUTS, name: other}} if name in LAYOUTS else {name: other}
+
     with pytest.raises(RunError, match=f"invalid: {name} of the first step was {other}, not {ASKED[name]}"):
-        as_requested(replace(SEEN, **{name: other}), ASKED, "cuda")
+        as_requested(replace(SEEN, **seen), ASKED, "cuda")
 
 
 def test_what_cannot_be_seen_is_declared_or_the_run_is_invalid() -> None:

@@ -63,8 +63,7 @@ class Facts(NamedTuple):
 class ObservedConfig:
     """The observed settings of the first step, read from the framework's objects, never from the request.
 
-    None means a missing observation, and is invalid unless ``unseen`` names the field. A task adds fields for its own
-    axes in a subclass; ``either`` matches any requested value.
+    None means a missing observation, and is invalid unless ``unseen`` names it; ``either`` matches any requested value.
     """
 
     compute_dtype: str | None  # inside the network, after its first layer, like ``bfloat16``
@@ -72,6 +71,7 @@ class ObservedConfig:
     batch_per_device: int | None
     tf32_matmul: bool | None = None  # may be omitted on a CPU, which has no TF32
     tf32_convolution: bool | None = None
+    axes: Mapping[str, Any] = field(default_factory=dict)  # the values of the task's own axes
     unseen: tuple[str, ...] = ()  # what cannot be observed in this framework
     others: Mapping[str, Any] = field(default_factory=dict)
 
@@ -83,7 +83,8 @@ def as_requested(observed: ObservedConfig, requested: Mapping[str, Any], device:
     """
     if device == "cpu":
         observed = replace(observed, tf32_matmul=False, tf32_convolution=False)
-    found = {name: value for name, value in vars(observed).items() if name not in ("unseen", "others")}
+    own = {**vars(observed), **observed.axes}
+    found = {name: own.get(name) for name in (*own, *requested) if name in requested}
     for name, value in found.items():
         of, wanted = f"{name} of the first step", requested[name]
         if value is None and name not in observed.unseen:

@@ -11,11 +11,12 @@ import optax
 from ..backends.jax import backend
 from ..backends.jax.backend import NamedTraining, Params, Tap, norms, products
 from ..backends.jax.collectives import CPU
+from ..core.facts import ObservedConfig
 from ..core.precision import FP32, Precision
 from ..tasks.causal_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, Decoder, Llama, is_norm
 from ..tasks.causal_lm.packing import predicted
 from ..tasks.causal_lm.settings import CausalSettings, LanguageSettings
-from ..tasks.causal_lm.training import LanguageTraining, ObservedConfig
+from ..tasks.causal_lm.training import LanguageTraining
 from ..tasks.products import STREAM
 
 
@@ -166,8 +167,7 @@ class JaxLanguageTraining(NamedTraining, LanguageTraining):
             weight_dtype=str(self.state.params["embedding.tokens"].dtype),
             batch_per_device=rows,
             **backend.tf32_switches(),
-            sequence_length=length,
-            accumulation=rows // part,
+            axes={"sequence_length": length, "accumulation": rows // part},
             others={STREAM: self.first[STREAM][0], "compile_cache_hits": self._clock.cache_hits},
         )
 

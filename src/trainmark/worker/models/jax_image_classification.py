@@ -19,7 +19,7 @@ from jax.extend.core import jaxprs_in_params
 
 from ..backends.jax.backend import JaxTraining, optimizer, tf32_switches
 from ..core.backend import Observation
-from ..core.facts import assert_parameters
+from ..core.facts import ObservedConfig, assert_parameters
 from ..core.feed import Feed
 from ..core.place import Place
 from ..core.precision import Precision
@@ -303,7 +303,7 @@ class JaxImageTraining(JaxTraining, ImageTraining):
     def note_program(self, text: str) -> None:
         self._compiled = compiled_convolutions(text)
 
-    def observed_config(self) -> observing.ObservedConfig:
+    def observed_config(self) -> ObservedConfig:
         """Return the observations of the second convolution; a kernel's axes have one order in Flax.
 
         For a compiled step they are the traced ones, by the order of the axes in the program; the order in memory is

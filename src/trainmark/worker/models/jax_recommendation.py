@@ -11,6 +11,7 @@ import optax
 
 from ..backends.jax import backend
 from ..backends.jax.backend import KEY, NamedTraining, Params, Tap, products
+from ..core.facts import ObservedConfig
 from ..core.precision import Precision
 from ..core.settings import AdamRecipe
 from ..tasks.recommendation.architectures import (
@@ -25,7 +26,7 @@ from ..tasks.recommendation.architectures import (
 )
 from ..tasks.recommendation.records import column_sizes
 from ..tasks.recommendation.settings import DENSE_GRADIENTS, ClickSettings
-from ..tasks.recommendation.training import ClickTraining, ObservedConfig
+from ..tasks.recommendation.training import ClickTraining
 
 
 def init(model: Recommender, seed: int, dtype: Any) -> Params:
@@ -110,10 +111,8 @@ class JaxClickTraining(NamedTraining, ClickTraining):
             weight_dtype=str(table.dtype),
             batch_per_device=rows,
             **backend.tf32_switches(),
-            vocabulary=table.shape[0],
-            embedding_width=table.shape[1],
             # A gradient has the shape of its parameter: JAX has no other kind.
-            table_gradients=DENSE_GRADIENTS,
+            axes=self.axes(table.shape, DENSE_GRADIENTS),
             others={"compile_cache_hits": self._clock.cache_hits},
         )
 

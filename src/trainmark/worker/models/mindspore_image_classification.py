@@ -9,7 +9,7 @@ from mindspore.common.initializer import HeNormal
 from ..backends.mindspore import backend
 from ..backends.mindspore.backend import CONVOLUTIONS, MindSporeTraining, Output
 from ..core.backend import Observation, hooked
-from ..core.facts import assert_parameters
+from ..core.facts import ObservedConfig, assert_parameters
 from ..core.feed import Feed
 from ..core.place import Place
 from ..tasks.image_classification import observing
@@ -129,7 +129,7 @@ class MindSporeImageTraining(MindSporeTraining, ImageTraining):
     def _note(self, _cell: nn.Cell, _inputs: Any, output: Any) -> None:
         self._outputs.append(Output(str(output.dtype).lower(), tuple(output.shape)))
 
-    def observed_config(self) -> observing.ObservedConfig:
+    def observed_config(self) -> ObservedConfig:
         if self._hook is None:
             output = backend.outputs_in_graph(self.train_step, CONVOLUTIONS)[1]
         else:

@@ -14,7 +14,7 @@ from mxnet.gluon import HybridBlock, nn
 from ..backends.mxnet.backend import MXNetTraining, count_parameters, dtype_name
 from ..backends.mxnet.loading import ToDevice, open_images
 from ..core.backend import Observation
-from ..core.facts import assert_parameters
+from ..core.facts import ObservedConfig, assert_parameters
 from ..core.feed import Feed
 from ..core.place import Place
 from ..tasks.image_classification import observing
@@ -181,7 +181,7 @@ class SecondConvolution:
         self._output = output
         self.traces += isinstance(output, mx.sym.Symbol)
 
-    def observed(self, images: Any) -> observing.ObservedConfig:
+    def observed(self, images: Any) -> ObservedConfig:
         """Return the observations of the pass of ``images``. MXNet's arrays are contiguous: shapes show the layout.
 
         The hook of a hybridized network stays, to count traces, and costs its steps nothing. TF32 is a setting of
@@ -223,7 +223,7 @@ class MXNetImageTraining(MXNetTraining, ImageTraining):
         logits = self.model(images)
         return logits, self.loss(logits, labels)
 
-    def observed_config(self) -> observing.ObservedConfig:
+    def observed_config(self) -> ObservedConfig:
         return self._second.observed(self.batch[0])
 
     def compilations(self) -> int | None:

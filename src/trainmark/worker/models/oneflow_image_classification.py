@@ -6,7 +6,7 @@ from oneflow import nn
 
 from ..backends.oneflow.backend import OneFlowTraining, as_numpy, count_parameters, sgd
 from ..core.backend import Observation
-from ..core.facts import assert_parameters
+from ..core.facts import ObservedConfig, assert_parameters
 from ..core.feed import Feed
 from ..core.place import Place
 from ..tasks.image_classification import observing
@@ -122,7 +122,7 @@ class OneFlowImageTraining(OneFlowTraining, ImageTraining):
         if self._output is None:
             self._output = (_name_of(output.dtype), tuple(output.shape))
 
-    def observed_config(self) -> observing.ObservedConfig:
+    def observed_config(self) -> ObservedConfig:
         weight, unobservable = self._convolutions[1].weight, self.unobservable()
         output: tuple[str | None, tuple[int, ...]] | None = self._output
         if output is not None and "compute_dtype" in unobservable:

@@ -11,10 +11,10 @@ from paddle.static import InputSpec
 
 from ..backends.paddle import backend
 from ..backends.paddle.backend import ProductModel, ProductTraining, auto_cast, type_name
-from ..core.facts import assert_parameters
+from ..core.facts import ObservedConfig, assert_parameters
 from ..tasks.causal_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, Decoder, shared_name
 from ..tasks.causal_lm.settings import LanguageSettings
-from ..tasks.causal_lm.training import LanguageTraining, ObservedConfig
+from ..tasks.causal_lm.training import LanguageTraining
 from ..tasks.products import STREAM
 
 
@@ -152,8 +152,7 @@ class PaddleLanguageTraining(ProductTraining, LanguageTraining):
             weight_dtype=type_name(self.model.tokens.weight.dtype),
             batch_per_device=sum(self._passed),
             **backend.tf32_switches(),
-            sequence_length=shape[1],
-            accumulation=len(self._passed),
+            axes={"sequence_length": shape[1], "accumulation": len(self._passed)},
             others={STREAM: self.first[STREAM][0], "compiled_programs": self.compiled_programs()},
         )
 

@@ -13,7 +13,7 @@ from paddle.static import InputSpec
 from ..backends.paddle import backend
 from ..backends.paddle.backend import NONE, PaddleTraining, type_name
 from ..core.backend import Observation, hooked
-from ..core.facts import assert_parameters
+from ..core.facts import ObservedConfig, assert_parameters
 from ..core.feed import Feed
 from ..core.place import Place
 from ..tasks.image_classification import observing
@@ -173,7 +173,7 @@ class PaddleImageTraining(PaddleTraining, ImageTraining):
     def _note(self, _layer: nn.Layer, _inputs: Any, output: Any) -> None:
         self._output = (type_name(output.dtype), tuple(output.shape))
 
-    def observed_config(self) -> observing.ObservedConfig:
+    def observed_config(self) -> ObservedConfig:
         """Return the observations of the second convolution, and Paddle's TF32 switches; the hook is removed.
 
         Paddle's tensors are contiguous, so that shapes tell the layout. Weights are (outputs, inputs, height, width)

@@ -10,11 +10,11 @@ from paddle.static import InputSpec
 
 from ..backends.paddle import backend
 from ..backends.paddle.backend import ProductModel, ProductTraining, type_name
-from ..core.facts import assert_parameters
+from ..core.facts import ObservedConfig, assert_parameters
 from ..core.settings import AdamRecipe
 from ..tasks.recommendation.architectures import TABLE_LIMIT, WideDeep
 from ..tasks.recommendation.settings import DENSE_GRADIENTS, ClickSettings
-from ..tasks.recommendation.training import ClickTraining, ObservedConfig
+from ..tasks.recommendation.training import ClickTraining
 
 
 class WideDeepModel(ProductModel):
@@ -88,9 +88,7 @@ class PaddleClickTraining(ClickTraining, ProductTraining):
             weight_dtype=type_name(table.dtype),
             batch_per_device=shape[0],
             **backend.tf32_switches(),
-            vocabulary=table.shape[0],
-            embedding_width=table.shape[1],
-            table_gradients=DENSE_GRADIENTS if self._gradient else "sparse",
+            axes=self.axes(table.shape, DENSE_GRADIENTS if self._gradient else "sparse"),
             others={"compiled_programs": self.compiled_programs()},
         )
 

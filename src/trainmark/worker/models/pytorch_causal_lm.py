@@ -14,7 +14,7 @@ from ..backends.pytorch import backend
 from ..backends.pytorch.backend import ProductTraining, count_parameters, type_name
 from ..backends.pytorch.collectives import Exchange
 from ..core.backend import Observation
-from ..core.facts import assert_parameters
+from ..core.facts import ObservedConfig, assert_parameters
 from ..core.optimizers import Moments
 from ..core.outcomes import INVALID, RunError
 from ..core.settings import LAMB
@@ -26,7 +26,7 @@ from ..pytorch_fast.sharding import Sharded, check_sharding, compile_blocks, sha
 from ..tasks.causal_lm.architectures import ARCHITECTURES, Llama
 from ..tasks.causal_lm.packing import predicted
 from ..tasks.causal_lm.settings import FSDP2, FULL, NO_CHECKPOINTING, CausalSettings, LanguageSettings
-from ..tasks.causal_lm.training import LanguageTraining, ObservedConfig
+from ..tasks.causal_lm.training import LanguageTraining
 from ..tasks.products import STREAM, ObservedLayers
 from .pytorch_decoders import Decoder, GptModel, LanguageModel, LlamaModel
 
@@ -147,8 +147,7 @@ class PyTorchLanguageTraining(ProductTraining, LanguageTraining):
             weight_dtype=type_name(self.model.tokens.weight.dtype),
             batch_per_device=sum(part[0] for part in self._passed),
             **backend.tf32_switches(),
-            sequence_length=shape[1],
-            accumulation=len(self._passed),
+            axes={"sequence_length": shape[1], "accumulation": len(self._passed)},
             others={
                 STREAM: self.first[STREAM][0],
                 "compile_cache_hits": cache_hits(self.settings.compiler),

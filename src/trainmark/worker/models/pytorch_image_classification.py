@@ -15,7 +15,7 @@ from ..backends.pytorch.backend import PyTorchTraining, count_parameters, tf32_s
 from ..backends.pytorch.collectives import FLAT_16, InOnePiece
 from ..backends.pytorch.loading import ON_GPU, Batch, memory_format, open_loader
 from ..core.backend import Observation, hooked
-from ..core.facts import Facts, assert_parameters
+from ..core.facts import Facts, ObservedConfig, assert_parameters
 from ..core.feed import Feed
 from ..core.place import Place
 from ..pytorch_fast.compilers import FOLDED, FUSED, FUSED_CUDNN, NONE, UPDATE, cache_hits, chosen
@@ -253,7 +253,7 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
     def _see(self, _module: nn.Module, _inputs: Any, output: Any) -> None:
         self._observed = (output.dtype, output.shape[0], _orders(output))
 
-    def observed_config(self) -> observing.ObservedConfig:
+    def observed_config(self) -> ObservedConfig:
         """Return the observations of the second convolution, and torch's TF32 switches.
 
         The hook stays in a compiled network, which would be compiled again without it.
@@ -261,13 +261,12 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
         if self.settings.compiler == NONE:
             self._hook.remove()
         dtype, batch, orders = self._observed
-        return observing.ObservedConfig(
+        return ObservedConfig(
             compute_dtype=None if dtype is None else type_name(dtype),
             weight_dtype=type_name(self._stem.weight.dtype),
             batch_per_device=batch,
             **tf32_switches(),
-            activation_layout=LAYOUTS[orders],
-            weight_layout=LAYOUTS[_orders(self._stem.weight)],
+            axes={"activation_layout": LAYOUTS[orders], "weight_layout": LAYOUTS[_orders(self._stem.weight)]},
             others={"compile_cache_hits": cache_hits(self.settings.compiler)},
         )
 

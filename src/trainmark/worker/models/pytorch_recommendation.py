@@ -11,7 +11,7 @@ from ..backends.pytorch import backend
 from ..backends.pytorch.backend import NamedModel, ProductTraining, count_parameters, type_name
 from ..backends.pytorch.collectives import DDP
 from ..core.arguments import NATIVE
-from ..core.facts import assert_parameters
+from ..core.facts import ObservedConfig, assert_parameters
 from ..core.optimizers import Moments
 from ..core.outcomes import UNSUPPORTED, RunError
 from ..core.settings import AdamRecipe
@@ -30,7 +30,7 @@ from ..tasks.recommendation.architectures import (
 )
 from ..tasks.recommendation.records import column_sizes
 from ..tasks.recommendation.settings import DENSE_GRADIENTS, SPARSE_GRADIENTS, ClickSettings
-from ..tasks.recommendation.training import ClickTraining, ObservedConfig
+from ..tasks.recommendation.training import ClickTraining
 
 
 def build(model: Recommender, dropout: float, sparse: bool) -> "ClickModel":
@@ -189,9 +189,7 @@ class PyTorchClickTraining(ClickTraining, ProductTraining):
             weight_dtype=type_name(table.dtype),
             batch_per_device=shape[0],
             **backend.tf32_switches(),
-            vocabulary=table.shape[0],
-            embedding_width=table.shape[1],
-            table_gradients=SPARSE_GRADIENTS if self._gradient else DENSE_GRADIENTS,
+            axes=self.axes(table.shape, SPARSE_GRADIENTS if self._gradient else DENSE_GRADIENTS),
             others={"compile_cache_hits": cache_hits(self.settings.compiler)},
         )
 

@@ -6,9 +6,10 @@ import keras
 import tensorflow as tf
 
 from ..backends.tensorflow.backend import NamedModel, ProductTraining, Tap, tf32_switches
+from ..core.facts import ObservedConfig
 from ..tasks.causal_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON
 from ..tasks.causal_lm.settings import LanguageSettings
-from ..tasks.causal_lm.training import LanguageTraining, ObservedConfig
+from ..tasks.causal_lm.training import LanguageTraining
 from ..tasks.products import STREAM
 
 
@@ -162,8 +163,7 @@ class TensorFlowLanguageTraining(ProductTraining, LanguageTraining):
             weight_dtype=self._variables[0].value.dtype.name,
             batch_per_device=rows,
             **tf32_switches(),
-            sequence_length=length,
-            accumulation=rows // part,
+            axes={"sequence_length": length, "accumulation": rows // part},
             others={STREAM: self.first[STREAM][0]},
         )
 

@@ -15,7 +15,7 @@ from tensorflow.python.framework import op_callbacks
 from ..backends import tensorflow as backend
 from ..backends.tensorflow.backend import NamedVariable, TensorFlowTraining, count_parameters, tf32_switches
 from ..core.backend import Observation
-from ..core.facts import assert_parameters
+from ..core.facts import ObservedConfig, assert_parameters
 from ..core.feed import Feed
 from ..core.outcomes import UNSUPPORTED, Known, RunError
 from ..core.place import Place
@@ -309,7 +309,7 @@ class TensorFlowImageTraining(TensorFlowTraining, ImageTraining):
         targets = tf.one_hot(labels, classes, on_value=1.0 - smoothing + rest, off_value=rest)
         return tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(targets, logits))
 
-    def observed_config(self) -> observing.ObservedConfig:
+    def observed_config(self) -> ObservedConfig:
         """Return the observation of the second convolution; in TensorFlow the layout is the order of the axes.
 
         A kernel's axes have one order for all layouts: height, width, inputs, outputs.

@@ -7,9 +7,10 @@ import keras
 import tensorflow as tf
 
 from ..backends.tensorflow.backend import NamedModel, ProductTraining, Tap, tf32_switches
+from ..core.facts import ObservedConfig
 from ..tasks.recommendation.architectures import DEEP, TABLE_LIMIT, WIDE, WideDeep, glorot_limit
 from ..tasks.recommendation.settings import DENSE_GRADIENTS, ClickSettings
-from ..tasks.recommendation.training import ClickTraining, ObservedConfig
+from ..tasks.recommendation.training import ClickTraining
 
 
 class WideDeepModel(NamedModel):
@@ -79,16 +80,14 @@ class TensorFlowClickTraining(ProductTraining, ClickTraining):
         """Return the observation of the first product; in a graph, while it was traced."""
         dtype, shape = next(iter(self.first.values()))
         table = self.model.variables[DEEP]
+        found = self._gradient
+        gradients = DENSE_GRADIENTS if tf.is_tensor(found) else type(found).__name__
         return ObservedConfig(
             compute_dtype=dtype,
             weight_dtype=table.value.dtype.name,
             batch_per_device=shape[0],
             **tf32_switches(),
-            vocabulary=table.shape[0],
-            embedding_width=table.shape[1],
-            table_gradients=DENSE_GRADIENTS
-            if tf.is_tensor(self._gradient)
-            else type(self._gradient).__name__,
+            axes=self.axes(table.shape, gradients),
         )
 
 

@@ -1,12 +1,10 @@
 """The base of every framework's training of a language model: its file of tokens, and what its first step observes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ...core import facts
 from ...core.feed import Feed, MappedFile, Numbered
 from ...core.outcomes import FAILED, INVALID, RunError
 from ...core.place import Place
@@ -54,24 +52,15 @@ class TokenFile(MappedFile):
         return (self.rows(numbers),)
 
 
-@dataclass(frozen=True)
-class ObservedConfig(facts.ObservedConfig):
-    """``compute_dtype`` and ``sequence_length`` are of the first block's first product.
-
-    ``accumulation`` counts the parts that were passed, and ``batch_per_device`` is their sequences together.
-    """
-
-    sequence_length: int | None = None
-    accumulation: int | None = None
-
-
 class LanguageTraining(Training):
     """One rank that trains a language model.
 
     A batch is an int64 array of tokens (batch, length + 1), and of packed sequences a second one of their ``documents``
     (``packing.py``): their loss is the mean over the tokens that ``predicted`` counts, of all ranks.
 
-    ``observed_config`` returns ``ObservedConfig``, ``observed_step`` the ``ObservedLayers`` of ``products.py``.
+    In ``observed_config`` the type and the length are of the first block's first product, ``accumulation`` counts the
+    parts that were passed, and ``batch_per_device`` is their sequences together. ``observed_step`` returns the
+    ``ObservedLayers`` of ``products.py``.
     ``Decoder.shapes`` has the names and shapes of the weights.
     """
 

@@ -1,10 +1,9 @@
 """Observations of an image network: its first step, its convolutions, and its layers in the step after the window."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ...core import facts
+from ...core.facts import ObservedConfig
 from ...core.precision import Precision
 from ...core.task import Verified
 from ..products import check_types
@@ -12,20 +11,11 @@ from .architectures import ARCHITECTURES
 from .settings import ImageSettings
 
 
-@dataclass(frozen=True)
-class ObservedConfig(facts.ObservedConfig):
-    """``compute_dtype``, ``activation_layout`` and ``batch_per_device`` are of the second convolution's output.
-
-    Its input has been through the stem. A layout is ``nchw``, ``nhwc``, ``either`` where the two are the same, or
-    ``neither``.
-    """
-
-    activation_layout: str | None = None
-    weight_layout: str | None = None
-
-
 def layout_by_axes(shape: tuple[int, ...], channels: int) -> str:
-    """Return the layout of an activation or a weight of four axes by where its ``channels`` are."""
+    """Return the layout of an activation or a weight of four axes by where its ``channels`` are.
+
+    It is ``nchw``, ``nhwc``, ``either`` where the two are the same, or ``neither``.
+    """
     if shape[1] == channels:
         return "either" if shape[3] == channels else "nchw"
     return "nhwc" if shape[3] == channels else "neither"
@@ -40,19 +30,17 @@ def config_by_shapes(
 ) -> ObservedConfig:
     """Return the observed settings in a framework whose layout is the order of the axes.
 
-    ``output`` is the type and the shape of the second convolution's output, None if there was none. ``weight_shape`` is
-    that convolution's; None where a weight has one order in every layout, which leaves its layout unobserved.
+    ``output`` is the type and the shape of the second convolution's output, whose input has been through the stem; None
+    if there was none. ``weight_shape`` is that convolution's; None where a weight has one order in every layout, which
+    leaves its layout unobserved.
     """
     second = ARCHITECTURES[model].convolutions[1]
     dtype, shape = output or (None, ())
-    return ObservedConfig(
-        compute_dtype=dtype,
-        weight_dtype=weight_dtype,
-        activation_layout=layout_by_axes(shape, second.outputs) if shape else None,
-        weight_layout=layout_by_axes(weight_shape, second.weight_shape[1]) if weight_shape else None,
-        batch_per_device=shape[0] if shape else None,
-        **others,
-    )
+    axes = {
+        "activation_layout": layout_by_axes(shape, second.outputs) if shape else None,
+        "weight_layout": layout_by_axes(weight_shape, second.weight_shape[1]) if weight_shape else None,
+    }
+    return ObservedConfig(dtype, weight_dtype, shape[0] if shape else None, axes=axes, **others)
 
 
 Padding = tuple[tuple[int, int], tuple[int, int]]

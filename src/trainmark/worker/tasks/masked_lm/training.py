@@ -7,12 +7,13 @@ programs write too, and are read by number. CRCs are not held against the data h
 import mmap
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ...core.facts import ObservedConfig
 from ...core.feed import Feed, Numbered
 from ...core.outcomes import FAILED, INVALID, RunError
 from ...core.place import Place
@@ -163,13 +164,6 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
             return value, at
 
 
-@dataclass(frozen=True)
-class ObservedConfig(causal_lm.ObservedConfig):
-    """``predictions`` are the words of a sequence that were classified."""
-
-    predictions: int | None = None
-
-
 class MaskedTraining(DropoutTraining, causal_lm.LanguageTraining):
     """One rank. Its batch is what ``MaskedLM.synthetic`` returns; names and shapes of weights are ``Bert.shapes``.
 
@@ -177,8 +171,8 @@ class MaskedTraining(DropoutTraining, causal_lm.LanguageTraining):
     into parts, its weights are divided by the mean of their sums over parts and ranks, so that the mean of what the
     parts and ranks give is that quotient. A model that gets weights so divided adds ``weights * losses`` up.
 
-    ``observed_config`` returns ``ObservedConfig``; the logits of an ``Observation`` are the words',
-    (batch, predictions, vocabulary).
+    The observed ``predictions`` are the words of a sequence that were classified; the logits of an ``Observation`` are
+    theirs, (batch, predictions, vocabulary).
     """
 
     task = TASK
@@ -201,7 +195,7 @@ class MaskedTraining(DropoutTraining, causal_lm.LanguageTraining):
     def observed_config(self) -> ObservedConfig:
         found = super().observed_config()  # type: ignore[safe-super]  # a backend's class follows
         (words,) = self.watched_products
-        return ObservedConfig(**vars(found), predictions=self.first[words][1][1])
+        return replace(found, axes={**found.axes, "predictions": self.first[words][1][1]})
 
     def counted(self, first: int, last: int) -> dict[str, int]:
         """Return the tokens of these steps that were no padding, of sequences that are read."""

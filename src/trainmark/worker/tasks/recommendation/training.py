@@ -1,10 +1,8 @@
 """The base of every framework's training of a recommender, and the observations of its first step."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ...core import facts
 from ...core.arguments import NATIVE
 from ...core.choices import one_of
 from ...core.feed import Feed, LoadedFeed, Loader, Numbered
@@ -18,28 +16,20 @@ from .records import READERS, ClickFile, read_ahead
 from .settings import ClickSettings
 
 
-@dataclass(frozen=True)
-class ObservedConfig(facts.ObservedConfig):
-    """``compute_dtype`` is that of the first layer's result.
-
-    ``vocabulary`` and ``embedding_width`` are the deep table's own; ``table_gradients`` says how its gradient reaches
-    the optimizer.
-    """
-
-    vocabulary: int | None = None
-    embedding_width: int | None = None
-    table_gradients: str | None = None
-
-
 class ClickTraining(DropoutTraining):
     """One rank that trains a recommender.
 
-    Its batch is the ``Batch`` of ``records.py``; ``observed_config`` returns ``ObservedConfig``, ``observed_step`` the
-    ``ObservedLayers`` of ``products.py``. Names and shapes of weights are those of ``WideDeep.shapes``.
+    Its batch is the ``Batch`` of ``records.py``. In ``observed_config`` the type is of the first layer's result;
+    ``observed_step`` returns the ``ObservedLayers`` of ``products.py``. Names and shapes of weights are those of
+    ``WideDeep.shapes``.
     """
 
     task: Task[Any] = TASK
     settings: ClickSettings
+
+    def axes(self, table: Sequence[int], gradients: str) -> dict[str, Any]:
+        """Return the observed axes: of the deep table's own shape, and how its gradient reaches the optimizer."""
+        return {"vocabulary": table[0], "embedding_width": table[1], "table_gradients": gradients}
 
     def readers(self) -> Mapping[str, Callable[[str, int], Any]]:
         """Return what opens the data of each loader but the framework's own."""
