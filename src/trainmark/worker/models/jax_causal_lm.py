@@ -159,17 +159,11 @@ class JaxLanguageTraining(NamedTraining, LanguageTraining):
         return *batch, weights * (parts / weights.sum())
 
     def observed_config(self) -> ObservedConfig:
-        """Return the trace of the first product; a compiled step was made from it."""
-        compute, (part, length, _) = next(iter(self.first.values()))
+        _, (part, length, _) = next(iter(self.first.values()))
         rows = self.batch[0].addressable_data(0).shape[0]
-        return ObservedConfig(
-            compute_dtype=compute,
-            weight_dtype=str(self.state.params["embedding.tokens"].dtype),
-            batch_per_device=rows,
-            **backend.tf32_switches(),
-            axes={"sequence_length": length, "accumulation": rows // part},
-            others={STREAM: self.first[STREAM][0], "compile_cache_hits": self._clock.cache_hits},
-        )
+        axes = {"sequence_length": length, "accumulation": rows // part}
+        weight = self.state.params["embedding.tokens"]
+        return self.config_of(weight, rows, axes, **{STREAM: self.first[STREAM][0]})
 
     def steps_taken(self) -> int:
         """Return how many steps the optimizer has counted: except those that overflowed."""

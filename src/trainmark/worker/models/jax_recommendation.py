@@ -103,18 +103,10 @@ class JaxClickTraining(NamedTraining, ClickTraining):
         )
 
     def observed_config(self) -> ObservedConfig:
-        """Return the trace of the first product; a compiled step was made from it."""
-        compute, (rows, _) = next(iter(self.first.values()))
+        _, (rows, _) = next(iter(self.first.values()))
         table = self.state.params[self.description.tables[0]]
-        return ObservedConfig(
-            compute_dtype=compute,
-            weight_dtype=str(table.dtype),
-            batch_per_device=rows,
-            **backend.tf32_switches(),
-            # A gradient has the shape of its parameter: JAX has no other kind.
-            axes=self.axes(table.shape, DENSE_GRADIENTS),
-            others={"compile_cache_hits": self._clock.cache_hits},
-        )
+        # A gradient has the shape of its parameter: JAX has no other kind.
+        return self.config_of(table, rows, self.axes(table.shape, DENSE_GRADIENTS))
 
 
 open_training = JaxClickTraining

@@ -10,7 +10,7 @@ from paddle.nn.initializer import Normal
 from paddle.static import InputSpec
 
 from ..backends.paddle import backend
-from ..backends.paddle.backend import ProductModel, ProductTraining, auto_cast, type_name
+from ..backends.paddle.backend import ProductModel, ProductTraining, auto_cast
 from ..core.facts import ObservedConfig, assert_parameters
 from ..tasks.causal_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, Decoder, shared_name
 from ..tasks.causal_lm.settings import LanguageSettings
@@ -146,15 +146,9 @@ class PaddleLanguageTraining(ProductTraining, LanguageTraining):
         return total
 
     def observed_config(self) -> ObservedConfig:
-        dtype, shape = self.first_product()
-        return ObservedConfig(
-            compute_dtype=dtype,
-            weight_dtype=type_name(self.model.tokens.weight.dtype),
-            batch_per_device=sum(self._passed),
-            **backend.tf32_switches(),
-            axes={"sequence_length": shape[1], "accumulation": len(self._passed)},
-            others={STREAM: self.first[STREAM][0], "compiled_programs": self.compiled_programs()},
-        )
+        axes = {"sequence_length": self.first_product()[1][1], "accumulation": len(self._passed)}
+        stream = {STREAM: self.first[STREAM][0]}
+        return self.config_of(self.model.tokens.weight, sum(self._passed), axes, **stream)
 
 
 open_training = PaddleLanguageTraining

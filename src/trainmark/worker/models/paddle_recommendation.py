@@ -9,11 +9,11 @@ from paddle.nn.initializer import Uniform, XavierUniform
 from paddle.static import InputSpec
 
 from ..backends.paddle import backend
-from ..backends.paddle.backend import ProductModel, ProductTraining, type_name
+from ..backends.paddle.backend import ProductModel, ProductTraining
 from ..core.facts import ObservedConfig, assert_parameters
 from ..core.settings import AdamRecipe
 from ..tasks.recommendation.architectures import TABLE_LIMIT, WideDeep
-from ..tasks.recommendation.settings import DENSE_GRADIENTS, ClickSettings
+from ..tasks.recommendation.settings import DENSE_GRADIENTS, SPARSE_GRADIENTS, ClickSettings
 from ..tasks.recommendation.training import ClickTraining
 
 
@@ -81,16 +81,9 @@ class PaddleClickTraining(ClickTraining, ProductTraining):
         self._gradient = gradient.is_dense()
 
     def observed_config(self) -> ObservedConfig:
-        dtype, shape = self.first_product()
-        table = self.model.deep.weight
-        return ObservedConfig(
-            compute_dtype=dtype,
-            weight_dtype=type_name(table.dtype),
-            batch_per_device=shape[0],
-            **backend.tf32_switches(),
-            axes=self.axes(table.shape, DENSE_GRADIENTS if self._gradient else "sparse"),
-            others={"compiled_programs": self.compiled_programs()},
-        )
+        (_, shape), table = self.first_product(), self.model.deep.weight
+        gradients = DENSE_GRADIENTS if self._gradient else SPARSE_GRADIENTS
+        return self.config_of(table, shape[0], self.axes(table.shape, gradients))
 
 
 open_training = PaddleClickTraining

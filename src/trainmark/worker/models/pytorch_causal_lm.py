@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import nn
 
 from ..backends.pytorch import backend
-from ..backends.pytorch.backend import ProductTraining, count_parameters, type_name
+from ..backends.pytorch.backend import ProductTraining, count_parameters
 from ..backends.pytorch.collectives import Exchange
 from ..core.backend import Observation
 from ..core.facts import ObservedConfig, assert_parameters
@@ -19,7 +19,7 @@ from ..core.optimizers import Moments
 from ..core.outcomes import INVALID, RunError
 from ..core.settings import LAMB
 from ..pytorch_fast import attention, packed_attention
-from ..pytorch_fast.compilers import COMPILED_FUSED, NONE, cache_hits, captures
+from ..pytorch_fast.compilers import COMPILED_FUSED, NONE, captures
 from ..pytorch_fast.optimizers import adaptive, moments, steps_taken
 from ..pytorch_fast.scaled_linear import scale_products, set_plain
 from ..pytorch_fast.sharding import Sharded, check_sharding, compile_blocks, shard, unshard
@@ -140,21 +140,14 @@ class PyTorchLanguageTraining(ProductTraining, LanguageTraining):
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), longest, foreach=True)
 
     def observed_config(self) -> ObservedConfig:
-        dtype, shape = self.first_product()
+        axes = {"sequence_length": self.first_product()[1][1], "accumulation": len(self._passed)}
         self._watching = False
-        return ObservedConfig(
-            compute_dtype=dtype,
-            weight_dtype=type_name(self.model.tokens.weight.dtype),
-            batch_per_device=sum(part[0] for part in self._passed),
-            **backend.tf32_switches(),
-            axes={"sequence_length": shape[1], "accumulation": len(self._passed)},
-            others={
-                STREAM: self.first[STREAM][0],
-                "compile_cache_hits": cache_hits(self.settings.compiler),
-                "attention": self._attention,
-                "attention_ms": self._attention_ms,
-            },
-        )
+        others = {
+            STREAM: self.first[STREAM][0],
+            "attention": self._attention,
+            "attention_ms": self._attention_ms,
+        }
+        return self.config_of(self.model.tokens.weight, sum(part[0] for part in self._passed), axes, **others)
 
     def own_pass(self) -> Any:
         """Pass the batch with torch's plain loss, regardless of the step's loss."""

@@ -7,15 +7,13 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ..backends.pytorch import backend
-from ..backends.pytorch.backend import NamedModel, ProductTraining, count_parameters, type_name
+from ..backends.pytorch.backend import NamedModel, ProductTraining, count_parameters
 from ..backends.pytorch.collectives import DDP
 from ..core.arguments import NATIVE
 from ..core.facts import ObservedConfig, assert_parameters
 from ..core.optimizers import Moments
 from ..core.outcomes import UNSUPPORTED, RunError
 from ..core.settings import AdamRecipe
-from ..pytorch_fast.compilers import cache_hits
 from ..pytorch_fast.optimizers import LazyAdam, adaptive, moments, sgd, steps_taken
 from ..tasks.recommendation.architectures import (
     DEEP,
@@ -183,15 +181,9 @@ class PyTorchClickTraining(ClickTraining, ProductTraining):
         self._gradient = gradient.is_sparse
 
     def observed_config(self) -> ObservedConfig:
-        (dtype, shape), table = self.first_product(), self.model.table.weight
-        return ObservedConfig(
-            compute_dtype=dtype,
-            weight_dtype=type_name(table.dtype),
-            batch_per_device=shape[0],
-            **backend.tf32_switches(),
-            axes=self.axes(table.shape, SPARSE_GRADIENTS if self._gradient else DENSE_GRADIENTS),
-            others={"compile_cache_hits": cache_hits(self.settings.compiler)},
-        )
+        (_, shape), table = self.first_product(), self.model.table.weight
+        gradients = SPARSE_GRADIENTS if self._gradient else DENSE_GRADIENTS
+        return self.config_of(table, shape[0], self.axes(table.shape, gradients))
 
     def steps_taken(self) -> int | None:
         """Return how many steps the optimizer has counted; SGD counts none."""

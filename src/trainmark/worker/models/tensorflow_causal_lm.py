@@ -5,7 +5,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from ..backends.tensorflow.backend import NamedModel, ProductTraining, Tap, tf32_switches
+from ..backends.tensorflow.backend import NamedModel, ProductTraining, Tap
 from ..core.facts import ObservedConfig
 from ..tasks.causal_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON
 from ..tasks.causal_lm.settings import LanguageSettings
@@ -155,17 +155,10 @@ class TensorFlowLanguageTraining(ProductTraining, LanguageTraining):
         return super()._forward_and_backward(*batch)
 
     def observed_config(self) -> ObservedConfig:
-        """Return the observation of the first product; in a graph, while it was traced."""
-        dtype, (part, length, _) = next(iter(self.first.values()))
+        _, (part, length, _) = next(iter(self.first.values()))
         rows = int(self.batch[0].shape[0])
-        return ObservedConfig(
-            compute_dtype=dtype,
-            weight_dtype=self._variables[0].value.dtype.name,
-            batch_per_device=rows,
-            **tf32_switches(),
-            axes={"sequence_length": length, "accumulation": rows // part},
-            others={STREAM: self.first[STREAM][0]},
-        )
+        axes = {"sequence_length": length, "accumulation": rows // part}
+        return self.config_of(self._variables[0], rows, axes, **{STREAM: self.first[STREAM][0]})
 
 
 open_training = TensorFlowLanguageTraining

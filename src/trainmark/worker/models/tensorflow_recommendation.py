@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from ..backends.tensorflow.backend import NamedModel, ProductTraining, Tap, tf32_switches
+from ..backends.tensorflow.backend import NamedModel, ProductTraining, Tap
 from ..core.facts import ObservedConfig
 from ..tasks.recommendation.architectures import DEEP, TABLE_LIMIT, WIDE, WideDeep, glorot_limit
 from ..tasks.recommendation.settings import DENSE_GRADIENTS, ClickSettings
@@ -77,18 +77,9 @@ class TensorFlowClickTraining(ProductTraining, ClickTraining):
         return loss, outputs, gradients
 
     def observed_config(self) -> ObservedConfig:
-        """Return the observation of the first product; in a graph, while it was traced."""
-        dtype, shape = next(iter(self.first.values()))
-        table = self.model.variables[DEEP]
-        found = self._gradient
+        (_, shape), table, found = next(iter(self.first.values())), self.model.variables[DEEP], self._gradient
         gradients = DENSE_GRADIENTS if tf.is_tensor(found) else type(found).__name__
-        return ObservedConfig(
-            compute_dtype=dtype,
-            weight_dtype=table.value.dtype.name,
-            batch_per_device=shape[0],
-            **tf32_switches(),
-            axes=self.axes(table.shape, gradients),
-        )
+        return self.config_of(table, shape[0], self.axes(table.shape, gradients))
 
 
 open_training = TensorFlowClickTraining

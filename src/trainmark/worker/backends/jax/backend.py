@@ -17,7 +17,7 @@ from flax.training.dynamic_scale import DynamicScale
 
 from ...core.backend import Observation
 from ...core.choices import find_precision, one_of, refuse_gaps
-from ...core.facts import PROCESS, Facts, assert_parameters, cpu_name
+from ...core.facts import PROCESS, Facts, ObservedConfig, assert_parameters, cpu_name
 from ...core.optimizers import Moments
 from ...core.place import Place
 from ...core.precision import FP32, Precision, require_capability
@@ -494,6 +494,14 @@ class NamedTraining(JaxTraining):
 
     def _trace(self, name: str, result: Any) -> None:
         self.first.setdefault(name, (str(result.dtype), tuple(result.shape)))
+
+    def config_of(self, weight: Any, rows: int, axes: Mapping[str, Any], **others: Any) -> ObservedConfig:
+        """Return the observed settings, of the first product and of a ``weight``; so many ``rows`` were passed."""
+        (kind, _), own = (
+            next(iter(self.first.values())),
+            {**others, "compile_cache_hits": self._clock.cache_hits},
+        )
+        return ObservedConfig(kind, str(weight.dtype), rows, **tf32_switches(), axes=axes, others=own)
 
     def first_key(self) -> dict[str, Any]:
         """Return the state with the key of the first pass."""

@@ -16,7 +16,7 @@ from paddle.optimizer.lr import LambdaDecay, LRScheduler
 
 from ...core.backend import Observation, hooked, repeated
 from ...core.choices import find_precision, one_of, refuse_gaps, require_version
-from ...core.facts import PROCESS, Facts, cpu_name
+from ...core.facts import PROCESS, Facts, ObservedConfig, cpu_name
 from ...core.optimizers import Moments
 from ...core.outcomes import INVALID, UNSUPPORTED, RunError
 from ...core.place import Place
@@ -463,6 +463,11 @@ class ProductTraining(PaddleTraining):
         for hook in self._hooks:
             hook.remove()
         return next(iter(self.first.values()))
+
+    def config_of(self, weight: Any, rows: int, axes: Mapping[str, Any], **others: Any) -> ObservedConfig:
+        """Return the observed settings, of the first product and of a ``weight``; so many ``rows`` were passed."""
+        kind, own = self.first_product()[0], {**others, "compiled_programs": self.compiled_programs()}
+        return ObservedConfig(kind, type_name(weight.dtype), rows, **tf32_switches(), axes=axes, others=own)
 
     def named_tensors(self) -> dict[str, Any]:
         return self.model.named_tensors()

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ...core.backend import Observation, hooked, repeated
 from ...core.choices import find_precision, refuse_gaps, require_version
-from ...core.facts import PROCESS, Facts, cpu_name
+from ...core.facts import PROCESS, Facts, ObservedConfig, cpu_name
 from ...core.feed import LoadedFeed, Numbered
 from ...core.place import Place
 from ...core.precision import Precision, require_capability
@@ -488,6 +488,12 @@ class ProductTraining(PyTorchTraining):
                 hook.remove()
         self.first = {name: (type_name(kind), shape) for name, (kind, shape) in self._results.items()}
         return next(iter(self.first.values()))
+
+    def config_of(self, weight: Any, rows: int, axes: Mapping[str, Any], **others: Any) -> ObservedConfig:
+        """Return the observed settings, of the first product and of a ``weight``; so many ``rows`` were passed."""
+        hits = compilers.cache_hits(self.settings.compiler)
+        kind, own = self.first_product()[0], {**others, "compile_cache_hits": hits}
+        return ObservedConfig(kind, type_name(weight.dtype), rows, **tf32_switches(), axes=axes, others=own)
 
     def _forward(self) -> tuple[Any, Any]:
         """Return None (instead of logits) and the loss of the whole current batch."""

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from ...core.backend import Observation, repeated
 from ...core.choices import find_precision, one_of, refuse_gaps, require_version
-from ...core.facts import PROCESS, Facts, assert_parameters, cpu_name
+from ...core.facts import PROCESS, Facts, ObservedConfig, assert_parameters, cpu_name
 from ...core.optimizers import Moments
 from ...core.place import Place
 from ...core.precision import Precision, require_capability
@@ -518,6 +518,11 @@ class ProductTraining(TensorFlowTraining):
     def _note(self, name: str, result: Any) -> None:
         if name not in self.first and not self._observing:
             self.first[name] = (result.dtype.name, tuple(result.shape))
+
+    def config_of(self, weight: Any, rows: int, axes: Mapping[str, Any], **others: Any) -> ObservedConfig:
+        """Return the observed settings, of the first product and of a ``weight``; so many ``rows`` were passed."""
+        (kind, _), dtype = next(iter(self.first.values())), weight.value.dtype.name
+        return ObservedConfig(kind, dtype, rows, **tf32_switches(), axes=axes, others=others)
 
     def pass_whole(self, *batch: Any) -> tuple[Any, Any, list[Any]]:
         """Return loss, nothing, and the gradients of a batch that is passed at once."""
