@@ -57,7 +57,7 @@ def test_commits_are_in_order_from_the_good_to_the_bad_one(repository: Path) -> 
     ("good", "bad", "message"),
     [
         ("HEAD", "HEAD", "same commit"),
-        ("HEAD", "HEAD~1", "no ancestor"),
+        ("HEAD", "HEAD~1", "not an ancestor"),
         ("nothing", "HEAD", "git rev-parse"),
         ("--help", "HEAD", "not a commit"),
     ],
