@@ -426,6 +426,19 @@ def test_an_old_timer_without_a_printed_configuration_is_a_doubt(read: Reader) -
     )
 
 
+@pytest.mark.parametrize(
+    ("line", "unclear"),
+    [
+        ("563/563 - 0s - {}us/step - loss: 2.3030\n", False),
+        ("60000/60000 [==============================] - 2s {}us/step - loss: 2.3030\n", True),
+    ],
+)
+def test_microseconds_of_keras_3_are_those_of_a_step(read: Reader, line: str, unclear: bool) -> None:
+    lines = (f"Epoch {epoch}/9\n{line.format(230 + epoch)}" for epoch in range(1, 10))
+
+    assert ("unit-unclear" in _doubts(read("".join(lines)))) is unclear
+
+
 def test_deepspeeds_pipeline_engine_is_not_read_next_to_megatrons_line(read: Reader) -> None:
     lines = [
         f"steps: {n} loss: 2.3000 iter time (s): 0.500 samples/sec: 64.000\n" for n in range(10, 990, 10)

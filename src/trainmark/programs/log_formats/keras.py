@@ -57,7 +57,8 @@ def doubts(context: LogContext) -> tuple[Problem, ...]:
     """Check what else the time includes, what it leaves out, and how precise it is."""
     text = context.text
     found = []
-    if b"us/step" in text and re.search(rb"\dus/step", text) and b"Train on " not in text:
+    is_old = b"us/step" in text and b"Train on " not in text and _OF_KERAS_3.search(text) is None
+    if is_old and re.search(rb"\dus/step", text):
         sentence = "a step time in microseconds may be that of a sample: old versions of Keras print samples as steps"
         found.append(Problem("unit-unclear", sentence))
     if b"val_" in text and _VALIDATED.search(text):
@@ -140,6 +141,8 @@ def _doubts_of_bars(text: bytes) -> Iterator[Problem]:
 
 _VALIDATED = re.compile(rb"(?:ms|s|us)/step[^\n]* val_\w+: |val_\w+: [^\n]*(?:ms|s|us)/step")
 _BAR_OF_KERAS_2 = re.compile(rb"\d+/\d+ \[=[=>.]*\] - ")
+_OF_KERAS_3 = re.compile(rb"\d/\d+ - \d+s - \d+us/step|\xe2\x94\x81")
+"""Only Keras 3 prints the time of a step behind a second dash, and draws its bar with lines."""
 _EXACT = 0.02
 _FEWEST_STEPS = 20
 _HEADING = re.compile(rb"Epoch \d+/\d+\s")
