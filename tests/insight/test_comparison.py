@@ -232,7 +232,7 @@ def test_several_baselines_show_how_much_campaigns_differ(results: Results) -> N
     assert changes(compare(days, table_of(results, *[by(0.8)] * 4))) == {Change.SLOWER}
 
 
-def test_a_comparison_of_disturbed_runs_names_the_ways_to_a_verdict(results: Results) -> None:
+def test_a_comparison_of_disturbed_runs_shows_how_to_get_a_verdict(results: Results) -> None:
     found = compare([results], results)
     first, *others = found.cases
     disturbed = [
