@@ -17,11 +17,10 @@ if TYPE_CHECKING:
     )
     from trainmark.equivalence.inputs import equal_work_of, worker_flags, write_inputs
     from trainmark.equivalence.render import render_certificate
-    from trainmark.equivalence.rounding import Rounding, compare_rounded, follows_rounded
+    from trainmark.equivalence.rounding import compare_rounded, follows_rounded
 
 __all__ = [
     "Reference",
-    "Rounding",
     "certify",
     "compare",
     "compare_golden",
@@ -57,6 +56,6 @@ __getattr__ = attach(
         ),
         ".inputs": ("equal_work_of", "worker_flags", "write_inputs"),
         ".render": ("render_certificate",),
-        ".rounding": ("Rounding", "compare_rounded", "follows_rounded"),
+        ".rounding": ("compare_rounded", "follows_rounded"),
     },
 )
