@@ -7,7 +7,7 @@ Every module is named as in that description, so that the path of a parameter is
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -221,18 +221,10 @@ def _observed(name: str, operation: Any, output: Any) -> observing.ObservedConvo
     )
 
 
-class CompiledConvolutions(NamedTuple):
-    """The type of the forward convolutions in XLA's program, and the order of their results in memory.
+def compiled_convolutions(program: str) -> tuple[str | None, str | None]:
+    """Return the type of the forward convolutions in the text of an optimised HLO program, and their results' order.
 
     Where they are not all alike, the words are joined by ``+``; None where the program says nothing.
-    """
-
-    dtype: str | None = None
-    layout: str | None = None
-
-
-def compiled_convolutions(program: str) -> CompiledConvolutions:
-    """Return what the text of an optimised HLO program says of its forward convolutions.
 
     ``%x = bf16[8,16,16,64]{3,2,1,0} convolution(...), dim_labels=b01f_01io->b01f, ... op_name="..."``: the type; the
     dimensions, the fastest in memory first; which dimension is the batch (b), the channels (f) and the image's (0, 1);
@@ -250,7 +242,7 @@ def compiled_convolutions(program: str) -> CompiledConvolutions:
         slowest_first = [labels.group(1)[int(axis)] for axis in shape.group(2).split(",")][::-1]
         dtypes.add(shape.group(1))
         layouts.add("".join({"b": "n", "f": "c", "0": "h", "1": "w"}[label] for label in slowest_first))
-    return CompiledConvolutions(*("+".join(sorted(found)) or None for found in (dtypes, layouts)))
+    return "+".join(sorted(dtypes)) or None, "+".join(sorted(layouts)) or None
 
 
 class JaxImageTraining(JaxTraining, ImageTraining):
@@ -263,7 +255,7 @@ class JaxImageTraining(JaxTraining, ImageTraining):
         settings, recipe = self.settings, self.settings.recipe
         model = Network(settings.model, settings.classes, self.precision)
         self._outputs: list[tuple[str, tuple[int, ...]]] = []
-        self._compiled = CompiledConvolutions()
+        self._compiled: tuple[str | None, str | None] = (None, None)
         self.take_over(
             lambda: init(model, settings.image_size, settings.seed),
             make_loss(model, recipe, self._normalise),
@@ -316,8 +308,8 @@ class JaxImageTraining(JaxTraining, ImageTraining):
             **tf32_switches(),
             unseen=("weight_layout",),
             others={
-                "compiled_dtype": self._compiled.dtype,
-                "compiled_layout": self._compiled.layout,
+                "compiled_dtype": self._compiled[0],
+                "compiled_layout": self._compiled[1],
                 "compile_cache_hits": self._clock.cache_hits,
             },
         )
