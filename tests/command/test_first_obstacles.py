@@ -226,7 +226,7 @@ def test_the_report_has_the_steps_of_a_program_that_measures_itself(tmp_path: Pa
     main(["run", "--repeats", "1", "--out", str(out), "--", sys.executable, str(tmp_path / "train.py")])
 
     report = (out / "report.md").read_text()
-    assert "10 records are left out as warm-up, and 20 are measured" in report
+    assert "left out as warm-up: 10; measured: 20." in report
     assert "A run has" not in report
     assert "unknown training" not in report
 

@@ -36,7 +36,7 @@ def test_the_report_states_what_was_measured(
     measurement, report = measured(tmp_path, suite, **card)
 
     assert measurement["warmup_steps"] == skipped
-    assert f"{skipped} records are left out as warm-up, and {measurement['measured_steps']} are" in report
+    assert f"left out as warm-up: {skipped}; measured: {measurement['measured_steps']}." in report
     assert "A run has" not in report
 
 
