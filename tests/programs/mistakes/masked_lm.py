@@ -177,8 +177,8 @@ def no_dropout() -> None:
     """A model that is built as for inference: it drops nothing."""
     framework, bert = _of_framework()
     if framework == "jax":
-        form = bert.Form
-        bert.Form = lambda kernel, _share, padded: form(kernel, 0.0, padded)
+        init = bert.Dropping.__init__
+        bert.Dropping.__init__ = lambda self, _share, key: init(self, 0.0, key)
         return
     whole = bert.BertModel.__init__
     # PyTorch's and Paddle's take a description or a name, TensorFlow's the type of the products too.
