@@ -302,9 +302,12 @@ def second_start(known: Format, pattern: int, records: Records, context: LogCont
     """Yield a doubt if a program whose records have no counter starts again after its first record.
 
     ``pattern`` is the index of the format's record pattern. The text of several ranks is not in the order of time.
+    A format with doubts of its own has one for this: Keras may train several times in a run.
     """
     counters = (records.step, records.epoch, records.consumed)
-    if known.header is None or any(counter is not None for counter in counters) or context.ranks > 1:
+    if known.header is None or known.doubts is not None or context.ranks > 1:
+        return
+    if any(counter is not None for counter in counters):
         return
     first = known.records[pattern].search(context.text) if known.records and records.count else None
     starts = [start.start() for start in known.header.finditer(context.text)] if first else []
