@@ -55,12 +55,11 @@ def main() -> None:
     dense = random.random((CLICKS, 13), np.float32)
     # No clicks: gradients of one sign, which no other value of a ReLU turns.
     clicked = (dense, whole(1000, CLICKS, 26), whole(1000, CLICKS, 2), np.zeros(CLICKS, np.float32))
-    form = masked.Form("xla", 0.0, False)
     models: Any = {
         "bert": (
             masked,
             bert,
-            lambda p: masked.make_loss(bert, p, form, ignored),
+            lambda p: masked.make_loss(bert, p, "xla", 0.0, False, ignored),
             key(impl=masked.RANDOM),
             sequences,
         ),

@@ -105,6 +105,25 @@ def attention_kernel(platform: str, precision: Precision) -> str:
     return "cudnn" if platform != CPU and precision.compute != FP32 else "xla"
 
 
+def make_loss(model: Decoder, precision: Precision, kernel: str, observed: Tap) -> Callable[..., Any]:
+    """Return ``loss(params, batch_stats, batch, tap)``, which gives (loss, (logits, what the layers changed)).
+
+    A batch is tokens (batch, length + 1), of packed sequences with ``documents`` and the weights of the losses, whose
+    weighted sum is the loss then; it is in FP32. ``observed`` gets the products where no ``tap`` does.
+    """
+
+    def loss_of(params: Params, batch_stats: Any, batch: tuple[Any, ...], tap: Tap = observed) -> Any:
+        tokens, *packed = batch
+        documents = packed[0][:, :-1] if packed else None
+        logits = logits_of(model, precision, kernel, params, tokens[:, :-1], documents, tap)
+        logits = logits.astype(jnp.float32)
+        losses = optax.softmax_cross_entropy_with_integer_labels(logits, tokens[:, 1:])
+        loss = (losses * packed[1]).sum() if packed else losses.mean()
+        return loss, (logits, {"batch_stats": batch_stats})
+
+    return loss_of
+
+
 class JaxLanguageTraining(NamedTraining, LanguageTraining):
     """A language model, its loss, and the observation of its products while the step is traced."""
 
@@ -129,24 +148,9 @@ class JaxLanguageTraining(NamedTraining, LanguageTraining):
         return init(self.description, self.settings.seed, self.precision.weights), {}
 
     def make_loss(self) -> Callable[..., Any]:
-        """Return ``loss(params, batch_stats, batch, tap)``, which gives (loss, (logits, what the layers changed)).
-
-        A batch is tokens (batch, length + 1), of packed sequences with ``documents`` and the weights of the losses,
-        whose weighted sum is the loss then; it is in FP32.
-        """
-        model, precision = self.description, self.precision
-        kernel = attention_kernel(self.platform, precision)
-
-        def loss_of(params: Params, batch_stats: Any, batch: tuple[Any, ...], tap: Tap = self._trace) -> Any:
-            tokens, *packed = batch
-            documents = packed[0][:, :-1] if packed else None
-            logits = logits_of(model, precision, kernel, params, tokens[:, :-1], documents, tap)
-            logits = logits.astype(jnp.float32)
-            losses = optax.softmax_cross_entropy_with_integer_labels(logits, tokens[:, 1:])
-            loss = (losses * packed[1]).sum() if packed else losses.mean()
-            return loss, (logits, {"batch_stats": batch_stats})
-
-        return loss_of
+        """Return the loss as ``make_step`` takes it."""
+        kernel = attention_kernel(self.platform, self.precision)
+        return make_loss(self.description, self.precision, kernel, self._trace)
 
     def prepared(self, batch: Any, parts: int, axis: str | None) -> Any:
         """Return the batch; a packed one with weights, so that the parts' and ranks' mean is that of all that count.

@@ -99,6 +99,28 @@ def heads_of(
     return words, product("sentences", jnp.tanh(product("pooler", x[:, :1])))
 
 
+def make_loss(
+    model: Bert, precision: Precision, kernel: str, dropout: float, padded: bool, observed: Tap
+) -> Callable[..., Any]:
+    """Return ``loss(params, kept, batch, tap)``, which gives (loss, (the words' logits, what is kept)).
+
+    The loss is the sum of the hidden words' cross entropies times their weights, and the mean of the next sentence's,
+    in FP32.
+    """
+
+    def loss_of(params: Params, retained: dict[str, Any], batch: Any, tap: Tap = observed) -> Any:
+        tokens, segments, lengths, places, words, weights, follows = batch
+        given = (tokens, segments, lengths if padded else None, places)
+        drop = Dropping(dropout, retained[KEY])
+        found, sentence = heads_of(model, precision, kernel, params, given, drop, tap)
+        found, sentence = found.astype(jnp.float32), sentence[:, 0].astype(jnp.float32)
+        of_words = (optax.softmax_cross_entropy_with_integer_labels(found, words) * weights).sum()
+        of_sentences = optax.softmax_cross_entropy_with_integer_labels(sentence, follows).mean()
+        return of_words + of_sentences, (found, {"batch_stats": {KEY: drop.next_key()}})
+
+    return loss_of
+
+
 class JaxMaskedTraining(MaskedTraining, JaxLanguageTraining):
     """BERT, trained as a language model is; the key of its dropout is part of the state."""
 
@@ -119,25 +141,10 @@ class JaxMaskedTraining(MaskedTraining, JaxLanguageTraining):
         return init(self.description, self.settings.seed, self.precision.weights), self.first_key()
 
     def make_loss(self) -> Callable[..., Any]:
-        """Return ``loss(params, kept, batch, tap)``, which gives (loss, (the words' logits, what is kept)).
-
-        The loss is the sum of the hidden words' cross entropies times their weights, and the mean of the next
-        sentence's, in FP32.
-        """
-        model, precision, share = self.description, self.precision, self.settings.recipe.dropout
-        kernel, padded = attention_kernel(self.platform, precision), self.settings.padded
-
-        def loss_of(params: Params, retained: dict[str, Any], batch: Any, tap: Tap = self._trace) -> Any:
-            tokens, segments, lengths, places, words, weights, follows = batch
-            given = (tokens, segments, lengths if padded else None, places)
-            drop = Dropping(share, retained[KEY])
-            found, sentence = heads_of(model, precision, kernel, params, given, drop, tap)
-            found, sentence = found.astype(jnp.float32), sentence[:, 0].astype(jnp.float32)
-            of_words = (optax.softmax_cross_entropy_with_integer_labels(found, words) * weights).sum()
-            of_sentences = optax.softmax_cross_entropy_with_integer_labels(sentence, follows).mean()
-            return of_words + of_sentences, (found, {"batch_stats": {KEY: drop.next_key()}})
-
-        return loss_of
+        """Return the loss as ``make_step`` takes it."""
+        kernel, settings = attention_kernel(self.platform, self.precision), self.settings
+        dropout = settings.recipe.dropout
+        return make_loss(self.description, self.precision, kernel, dropout, settings.padded, self._trace)
 
 
 open_training = JaxMaskedTraining
