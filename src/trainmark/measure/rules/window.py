@@ -73,7 +73,8 @@ _TIME_GRAIN_S = 0.0006
 _FEWEST_GRAINS = 40
 """The least length of a window, in units of the time stamps' resolution: its error is then below 5 %."""
 _ENOUGH_GRAINS = 100
-"""The length from which the error, below 2 %, is not mentioned."""
+"""The length from which the error, below 2 %, is not mentioned; the least one for stamps finer than a second, which
+arrive later than they say by more than their last digit."""
 _UNEVEN = 0.02
 _FEW_DIGITS = 0.025
 """Rounding of the printed figures that is not mentioned."""
@@ -577,11 +578,12 @@ def _by_clock(log: ParsedLog, skipped: int) -> tuple[float, list[Problem]]:
         seconds.append(float(passed[good].sum()))
         before = (float(epoch[-1]), float(counter[-1]), float(clock[-1]))
     total = fsum(seconds)
-    if total < _FEWEST_GRAINS * log.clock_resolution_s or not fsum(steps):
+    fewest = _FEWEST_GRAINS if log.clock_resolution_s >= 1 else _ENOUGH_GRAINS
+    if total < fewest * log.clock_resolution_s or not fsum(steps):
         raise NoNumberError(
             "coarse-clock",
             f"the time stamps are too coarse: after the warm-up they span {total:.6g} s with a resolution of "
-            f"{log.clock_resolution_s:g} s, and a number needs {_FEWEST_GRAINS * log.clock_resolution_s:g} s of them",
+            f"{log.clock_resolution_s:g} s, and a number needs {fewest * log.clock_resolution_s:g} s of them",
         )
     problems = []
     if total < _ENOUGH_GRAINS * log.clock_resolution_s:
