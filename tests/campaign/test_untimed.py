@@ -70,6 +70,16 @@ def test_a_rare_validation_between_steps_is_not_in_the_number(tmp_path: Path) ->
     assert not found.suspicions
 
 
+def test_a_stall_between_steps_is_in_the_number(tmp_path: Path) -> None:
+    line = "step {step} loss 4.0 {step_s:.4f} s/step\n"
+
+    found = measured(tmp_path, line, after=lambda step: 0.1 * STEP_S + (0.4 if step % 100 == 99 else 0.0))
+
+    assert found.window_s is not None
+    assert found.throughput == pytest.approx(found.measured_steps / found.window_s, rel=2e-3)
+    assert "witnesses-disagree" not in doubts(found)
+
+
 def test_much_time_between_the_steps_is_in_the_number_and_a_doubt(tmp_path: Path) -> None:
     found = measured(tmp_path, VISION, VISION_HEAD, lambda _step: 0.5 * STEP_S)
 

@@ -14,8 +14,8 @@ from trainmark.logs.model import MOST_OF_A_NOTE, Floats, ParsedLog, Problem, Sev
 from trainmark.measure.rules.catalog import disagreement
 from trainmark.measure.rules.model import RuleKind, RuleResult
 
-_PAUSE = 0.5
-"""A pause takes at least this share of the time that its record prints,"""
+_PAUSE, _SHORTEST_S = 0.5, 1.0
+"""A pause takes at least this share of the time that its record prints, and a second: a shorter one is a stall,"""
 _OUTLIER = 8 * 1.4826
 """and exceeds the usual time between two records by so many median absolute deviations."""
 _MOST_BY_RATE = 0.2
@@ -24,7 +24,8 @@ _FEWEST = 5
 _MOST_PAUSES = 0.1
 """A larger share of records with a pause is rather a wait for data, or a step that is slow each time."""
 _DISAGREE = "witnesses-disagree"
-_BY_OTHER_TIMES = frozenset({"time stamps", "program's summary"})
+_STAMPS = "time stamps"
+_BY_OTHER_TIMES = frozenset({_STAMPS, "program's summary"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ def untimed(log: ParsedLog, skipped: int) -> Untimed | None:
     between = clock - printed
     usual = median(between)
     far = _OUTLIER * median(np.abs(between - usual)) + 2 * log.clock_resolution_s
-    paused = between > usual + np.maximum(far, _PAUSE * printed)
+    paused = between > usual + np.maximum(max(far, _SHORTEST_S), _PAUSE * printed)
     found = Untimed(
         printed_s=float(printed[~paused].sum()),
         clock_s=float(clock[~paused].sum()),
@@ -121,7 +122,9 @@ def by_wall_clock(log: ParsedLog, result: RuleResult) -> RuleResult:
     witnesses = tuple(_scaled(one, factor) for one in result.witnesses)
     if len(others) < len(result.problems):
         reported = frozenset(one.code for one in (*log.problems_after(result.skipped), *others))
-        others = (*others, *disagreement(log, value, witnesses, reported))
+        # That of the stamps is by the median interval, and this number is already by them.
+        by_others = tuple(one for one in witnesses if one.name != _STAMPS)
+        others = (*others, *disagreement(log, value, by_others, reported))
     problems = (*others, _left_out(found, result.value), *pauses)
     return replace(result, value=value, problems=problems, witnesses=witnesses, printed=result.value)
 
@@ -140,7 +143,8 @@ def _left_out(found: Untimed, printed: float) -> Problem:
         if found.share > 0
         else f"the printed times are too long ({times})"
     )
-    sentence = f"{cause}: the number is by the clock, by the printed times it is {printed:.6g}"
+    pauses = f" without {found.pauses} pauses of {found.paused_s:.3g} s in all" if found.pauses else ""
+    sentence = f"{cause}: the number is by the clock{pauses}, by the printed times it is {printed:.6g}"
     return Problem("untimed", sentence, Severity.of_effect(found.share))
 
 
