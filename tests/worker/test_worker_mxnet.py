@@ -61,7 +61,7 @@ second = SecondConvolution(model, "mobilenet_v1")
 # MXNet has no NHWC on a CPU: the hook is given what a GPU would have computed.
 second.note(None, None, mx.nd.zeros((2, 16, 16, 32)))
 seen = second.observed(None)
-print(json.dumps([seen.activation_layout, seen.weight_layout, seen.batch_per_device, seen.unseen]))
+print(json.dumps([*seen.axes.values(), seen.batch_per_device, seen.unseen]))
 """)
 
     assert told == ["nhwc", "nhwc", 2, ["tf32_matmul", "tf32_convolution"]]
