@@ -238,7 +238,9 @@ def test_a_run_next_to_a_real_load_is_spoiled_repeated_and_left_out(bench: Bench
         {"options": {"behaviour": "window-of-3"}}, protocol={**protocol, "target_half_width": None}, gates=ALL
     )
     cores = len(os.sched_getaffinity(0))
-    load = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(cores)]
+    # Each in a session of its own: with autogroups, Linux shares the CPUs among sessions and not among processes.
+    words = [sys.executable, "-c", "while True: pass"]
+    load = [subprocess.Popen(words, start_new_session=True) for _ in range(cores)]
     try:
         (case,) = bench.run(EndsTheLoad(load)).cases
     finally:

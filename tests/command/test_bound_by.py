@@ -40,7 +40,9 @@ def shares(found: dict[str, Any]) -> dict[str, float | None]:
 @contextmanager
 def neighbours(count: int) -> Iterator[None]:
     """Keep ``count`` other processes busy meanwhile."""
-    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    # Each in a session of its own: with autogroups, Linux shares the CPUs among sessions and not among processes.
+    words = [sys.executable, "-c", "while True: pass"]
+    busy = [subprocess.Popen(words, start_new_session=True) for _ in range(count)]
     try:
         yield
     finally:

@@ -218,7 +218,8 @@ def test_a_program_that_shares_its_cpu_with_another_waits_for_it(folder: Path) -
     everywhere = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(everywhere)})
     try:
-        with subprocess.Popen([sys.executable, "-c", BUSY]) as other:
+        # In a session of its own: with autogroups, Linux shares the CPUs among sessions and not among processes.
+        with subprocess.Popen([sys.executable, "-c", BUSY], start_new_session=True) as other:
             try:
                 with PausableProgram([sys.executable, "-c", BUSY], folder, folder) as program:
                     time.sleep(1.0)

@@ -594,7 +594,7 @@ def _reserve(grains: range, names: ExitStack) -> bool:
         name = names.enter_context(socket.socket(socket.AF_UNIX))
         try:
             # Linux abstract names: no files, and one name space per network namespace, like ports.
-            name.bind(f"\0trainmark-ports-{grain}")
+            name.bind(f"\0trainmark-ports-{_FIRST + grain * _GRAIN}")
         except OSError:
             return False
     return True
