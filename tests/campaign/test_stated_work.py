@@ -5,14 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from trainmark.campaign.log_measurement import measure_run
-from trainmark.cli.suite_input import CommandOptions, command_suite
-from trainmark.logs.events import parse_events
+from command_logs import doubts, measure_command
+from trainmark.cli.suite_input import CommandOptions
 from trainmark.measure import NotMeasurable
 from trainmark.schema.measurement import Measurement
-from trainmark.schema.names import ARRIVALS, LOG
-from trainmark.suite import load_suite
-from trainmark.workload import load_workloads
 
 STEPS, STEP_S = 200, 0.02
 LINE = "step {step} loss {loss:.4f} | {rate:.1f} images/s\n"
@@ -30,19 +26,8 @@ def measured(
         for step in range(1, STEPS + 1)
     ]
     texts = [b"".join(texts)] if at_once else texts
-    sizes = [sum(map(len, texts[: at + 1])) for at in range(len(texts))]
-    moments = [1e9 + STEP_S * at for at in range(len(texts))]
-    noted = [(1e9 - 1, 0), *zip(moments, sizes, strict=True)]
-    (folder / LOG).write_bytes(b"".join(texts))
-    (folder / ARRIVALS).write_text("".join(f"{moment:.4f} {size}\n" for moment, size in noted))
-    suite = load_suite(command_suite(["python3", "train.py"], given, folder).write(folder / "out"))
-    (case,) = suite.cases
-    card = load_workloads(Path(path) for path in suite.cards).find(case).card
-    return measure_run(case, card, folder, parse_events([]))
-
-
-def doubts(found: Measurement) -> dict[str, str]:
-    return {one.code: one.sentence for one in found.suspicions}
+    arrived = ((1e9 + STEP_S * at, text) for at, text in enumerate(texts))
+    return measure_command(folder, given, [(1e9 - 1, b""), *arrived])
 
 
 def test_a_stated_unit_does_not_rename_the_rate_of_another_unit(tmp_path: Path) -> None:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from command_logs import write_log
 from trainmark.campaign.executor import steps_shown
 from trainmark.campaign.log_measurement import measure_run, read_run_log
 from trainmark.logs.events import parse_events
 from trainmark.schema.case import Case, case_of
 from trainmark.schema.measurement import Measurement
-from trainmark.schema.names import ARRIVALS, LOG
 from trainmark.workload import Card, load_workloads
 
 STEPS, STARTUP_S, STEP_S = 100, 30.0, 0.5
@@ -54,14 +54,9 @@ def lines_of(steps: int, drawn_every: int = 1) -> Iterator[tuple[float, bytes]]:
 
 def written(folder: Path, lines: list[tuple[float, bytes]]) -> tuple[Case, Card]:
     """Write the log of a run and the moments at which it grew; return its case and card."""
-    sizes = [0]
-    for _, text in lines:
-        sizes.append(sizes[-1] + len(text))
-    (folder / LOG).write_bytes(b"".join(text for _, text in lines))
-    moments = [lines[0][0], *(moment for moment, _ in lines)]
-    notes = (f"{1e9 + moment:.4f} {size}\n" for moment, size in zip(moments, sizes, strict=True))
-    (folder / ARRIVALS).write_text("".join(notes))
-    assert all(before <= after for before, after in pairwise(moments))
+    arrived = [(1e9 + lines[0][0], b""), *((1e9 + moment, text) for moment, text in lines)]
+    write_log(folder, arrived)
+    assert all(before <= after for (before, _), (after, _) in pairwise(arrived))
     case = case_of(workload="transformers-run-clm", framework="pytorch", task="program", device="cpu")
     return case, load_workloads().find(case).card
 

@@ -5,13 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from trainmark.campaign.log_measurement import measure_run
-from trainmark.cli.suite_input import CommandOptions, command_suite
-from trainmark.logs.events import parse_events
+from command_logs import doubts, measure_command
+from trainmark.cli.suite_input import CommandOptions
 from trainmark.schema.measurement import Measurement
-from trainmark.schema.names import ARRIVALS, LOG
-from trainmark.suite import load_suite
-from trainmark.workload import load_workloads
 
 STEPS, STEP_S, BATCH = 600, 0.05, 32
 VISION = (
@@ -30,22 +26,12 @@ def measured(
     after: Callable[[int], float] = lambda _step: 0.0,
 ) -> Measurement:
     """Measure a log whose steps print ``STEP_S`` seconds; after each the program does something else for a while."""
-    now, text, notes = 1e9, head.encode(), ["999999999.0000 0", f"999999999.5000 {len(head)}"]
+    now, pieces = 1e9, [(1e9 - 1, b""), (1e9 - 0.5, head.encode())]
     for step in range(STEPS):
         now += STEP_S
-        text += line.format(step=step, step_s=STEP_S).encode()
-        notes.append(f"{now:.4f} {len(text)}")
+        pieces.append((now, line.format(step=step, step_s=STEP_S).encode()))
         now += after(step)
-    (folder / LOG).write_bytes(text)
-    (folder / ARRIVALS).write_text("\n".join(notes) + "\n")
-    suite = load_suite(command_suite(["python3", "train.py"], CommandOptions(), folder).write(folder / "out"))
-    (case,) = suite.cases
-    card = load_workloads(Path(path) for path in suite.cards).find(case).card
-    return measure_run(case, card, folder, parse_events([]))
-
-
-def doubts(found: Measurement) -> dict[str, str]:
-    return {one.code: one.sentence for one in found.suspicions}
+    return measure_command(folder, CommandOptions(), pieces)
 
 
 def test_the_printing_that_a_program_leaves_out_of_its_times_is_in_the_number(tmp_path: Path) -> None:
