@@ -1,17 +1,14 @@
 #!/usr/bin/env python3
 """Write the table of log formats in docs/reference/logs.md from the formats; ``--check`` only compares (exit code 1).
 
-The line shown is the first record of the format's synthetic log, the flags are those that a whole such log needs.
+The flags are those that a whole synthetic log of the format needs.
 """
 
 import io
-import re
 
 from generated_section import GeneratedSection
 from trainmark.logs import Meaning, Scope
-from trainmark.logs.format import Format
 from trainmark.logs.synthetic import SampleRun
-from trainmark.logs.transport import strip_colours
 from trainmark.measure.rules import measure_log
 from trainmark.programs import formats, read_stream, synthetic_log
 from trainmark.programs.reading import descriptions
@@ -24,15 +21,14 @@ SECTION = GeneratedSection(
 )
 _OF = {Scope.GLOBAL: "all", Scope.NODE: "node", Scope.DEVICE: "device"}
 _OVER = {Meaning.INTERVAL: "interval", Meaning.RUNNING: "running", Meaning.SAMPLED: "sampled"}
-_WIDTH = 110
 
 
 def table() -> str:
     """Return the table of all formats in Markdown, sorted by name."""
     programs = {each.name: each.program for each in descriptions()}
     rows = [
-        "| format | program | line | of | averages over | needs |",
-        "| --- | --- | --- | --- | --- | --- |",
+        "| format | program | of | averages over | needs |",
+        "| --- | --- | --- | --- | --- |",
     ]
     for known in sorted(formats(), key=lambda each: each.name):
         text = synthetic_log(known.name, SampleRun([0.5] * 60))
@@ -48,20 +44,11 @@ def table() -> str:
         title = f"[{known.title}]({programs[known.name]})" if known.name in programs else known.title
         needs = " ".join(measure_log(log).needs)
         cells = (
-            *(f"`{known.name}`", title, f"`{_line(known, text)}`", rate),
-            *("time stamps" if by_clock else _OVER[known.meaning], f"`{needs}`" if needs else "-"),
+            *(f"`{known.name}`", title, rate, "time stamps" if by_clock else _OVER[known.meaning]),
+            f"`{needs}`" if needs else "-",
         )
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
-
-
-def _line(known: Format, text: str) -> str:
-    """Return the first record of a synthetic log, shortened to its fields."""
-    clean = strip_colours(text.encode())
-    match = next((found for pattern in known.records if (found := pattern.search(clean))), None)
-    line = match[0] if match else next((line for line in clean.split(b"\n") if known.mark.search(line)), b"")
-    shown = re.sub(r"\s+", " ", line.decode("utf-8", "replace")).strip().replace("|", "\\|").replace("`", "'")
-    return shown if len(shown) <= _WIDTH else shown[: _WIDTH - 1] + "…"
 
 
 if __name__ == "__main__":
