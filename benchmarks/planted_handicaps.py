@@ -20,7 +20,8 @@ from pathlib import Path
 
 from trainmark.campaign import Order, run_campaign
 from trainmark.cli.explain import LogFacts, explain_sides
-from trainmark.cli.suite_input import CommandOptions, command_suite
+from trainmark.cli.run_options import CommandOptions
+from trainmark.cli.suite_input import command_suite
 from trainmark.errors import TrainmarkError
 from trainmark.insight import to_document
 from trainmark.suite import load_suite

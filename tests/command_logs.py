@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from trainmark.campaign.log_measurement import measure_run
-from trainmark.cli.suite_input import CommandOptions, command_suite
+from trainmark.cli.run_options import CommandOptions
+from trainmark.cli.suite_input import command_suite
 from trainmark.logs.events import parse_events
 from trainmark.schema.measurement import Measurement
 from trainmark.schema.names import ARRIVALS, LOG

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from command_logs import doubts, measure_command
-from trainmark.cli.suite_input import CommandOptions
+from trainmark.cli.run_options import CommandOptions
 from trainmark.measure import NotMeasurable
 from trainmark.schema.measurement import Measurement
 

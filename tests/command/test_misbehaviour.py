@@ -42,7 +42,8 @@ class Campaign:
             f"deed={deed},nothing",
         ]
         if self.start == "card":
-            from trainmark.cli.suite_input import CommandOptions, command_suite
+            from trainmark.cli.run_options import CommandOptions
+            from trainmark.cli.suite_input import command_suite
 
             given = CommandOptions(name="mlp", repeats=self.repeats, vary=[f"deed={deed},nothing"])
             found = command_suite(command, given, self.folder)

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from trainmark.cli.main import main
-from trainmark.cli.suite_input import CommandOptions, command_suite, default_directory
+from trainmark.cli.run_options import CommandOptions
+from trainmark.cli.suite_input import command_suite, default_directory
 from trainmark.errors import InputError
 from trainmark.schema.names import COMMAND_CARD, COMMAND_SUITE, SUITE
 

@@ -10,8 +10,9 @@ import pytest
 from fakes import PROGRAMS
 from trainmark.campaign.log_measurement import measure_run
 from trainmark.cli.main import main
+from trainmark.cli.run_options import CommandOptions
 from trainmark.cli.run_output import print_command_results
-from trainmark.cli.suite_input import CommandOptions, command_suite
+from trainmark.cli.suite_input import command_suite
 from trainmark.logs.events import read_events
 from trainmark.measure import NotMeasurable
 from trainmark.schema.results import Results

@@ -6,7 +6,8 @@ import pytest
 
 from agents import hosts_file, stand_in
 from trainmark.cli.main import main
-from trainmark.cli.suite_input import CommandOptions, command_suite, hosts_of, nodes_of
+from trainmark.cli.run_options import CommandOptions
+from trainmark.cli.suite_input import command_suite, hosts_of, nodes_of
 from trainmark.errors import InputError
 from trainmark.workload import reaches_nodes, srun_on
 

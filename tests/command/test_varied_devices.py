@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from trainmark.cli.main import main
-from trainmark.cli.suite_input import CommandOptions, CommandSuite, command_suite
+from trainmark.cli.run_options import CommandOptions
+from trainmark.cli.suite_input import CommandSuite, command_suite
 from trainmark.errors import InputError
 from trainmark.suite import load_suite
 

@@ -22,7 +22,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainmark.cli.main import main
-from trainmark.cli.suite_input import CommandOptions, command_suite
+from trainmark.cli.run_options import CommandOptions
+from trainmark.cli.suite_input import command_suite
 from trainmark.schema.case import case_of
 from trainmark.schema.job import JobKind, JobSettings
 from trainmark.submission import make_job, render

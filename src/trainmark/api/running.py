@@ -11,7 +11,6 @@ from trainmark.api.suites import Suite
 from trainmark.errors import InputError
 
 if TYPE_CHECKING:
-    from trainmark.cli.run import Call
     from trainmark.schema.suite import Suite as SuiteDocument
 
 
@@ -38,6 +37,8 @@ def run(
         results = trainmark.run([sys.executable, "train.py", "--batch", "{batch}"], vary={"batch": [32, 64]})
         results = trainmark.run("suites/demo.yaml", out="results/demo")
     """
+    from trainmark.cli.run import run_suite
+    from trainmark.cli.run_options import RunOptions
     from trainmark.report import write_reports
 
     if isinstance(suite_or_command, str | os.PathLike | Suite):
@@ -46,7 +47,7 @@ def run(
         suite, directory, source = _suite(suite_or_command, out)
     else:
         suite, directory, source = _command(list(suite_or_command), out, repeats, vary or {}, timeout)
-    ending = _call(out, only, resume).run(suite, directory, ("trainmark", "run", source))
+    ending = run_suite(RunOptions(only=only, resume=resume), suite, directory, ("trainmark", "run", source))
     write_reports(directory, ending.results)
     if ending.interrupted:
         sys.stderr.write(
@@ -72,7 +73,8 @@ def _command(
     vary: Mapping[str, Sequence[object]],
     timeout: float | None,
 ) -> "tuple[SuiteDocument, Path, str]":
-    from trainmark.cli.suite_input import CommandOptions, command_suite, default_directory, read_suite
+    from trainmark.cli.run_options import CommandOptions
+    from trainmark.cli.suite_input import command_suite, default_directory, read_suite
 
     varied = [f"{name}={','.join(map(str, values))}" for name, values in vary.items()]
     options = CommandOptions(vary=varied, repeats=repeats, timeout=timeout)
@@ -80,21 +82,3 @@ def _command(
     directory = Path(out) if out is not None else default_directory(found.name)
     with found.stored(directory) as path:
         return read_suite(path), directory, str(path)
-
-
-def _call(out: str | os.PathLike[str] | None, only: str | None, resume: bool) -> "Call":
-    from trainmark.cli.run import Call
-    from trainmark.report import Language
-
-    return Call(
-        out=None if out is None else Path(out),
-        only=only,
-        resume=resume,
-        retry_failed=False,
-        hosts=None,
-        engine=None,
-        wait_quiet=None,
-        cpus=None,
-        language=Language.EN,
-        as_json=False,
-    )

@@ -40,8 +40,9 @@ def write_card_of_command(
     """Run a command once, write its card, and return the exit code: 1 if the run gave no number."""
     from trainmark.campaign.log_measurement import read_run_log
     from trainmark.cli.card_trial import run_of
-    from trainmark.cli.run import run_all
-    from trainmark.cli.suite_input import CommandOptions, command_suite, read_suite
+    from trainmark.cli.run import run_suite
+    from trainmark.cli.run_options import CommandOptions, RunOptions
+    from trainmark.cli.suite_input import command_suite, read_suite
     from trainmark.execution import ResultDirectory
     from trainmark.schema.names import LOG
     from trainmark.workload import read_card
@@ -53,7 +54,7 @@ def write_card_of_command(
         raise InputError(f"{path} exists: give another --out, or remove it")
     with tempfile.TemporaryDirectory() as folder:
         suite = read_suite(found.write(Path(folder)))
-        results = run_all(suite, Path(folder, "run"), ("trainmark card new",)).results
+        results = run_suite(RunOptions(), suite, Path(folder, "run"), ("trainmark card new",)).results
         run = run_of(results)
         runs = ResultDirectory(Path(folder, "run")).run(results.cases[0].case, 1)
         log = read_run_log(read_card(Path(folder, "card.yaml")).card, runs) if (runs / LOG).exists() else None

@@ -35,7 +35,8 @@ def check_card(
 ) -> int:
     """Read the card, run it once, print what its log shows, and return the exit code."""
     from trainmark.campaign import program_mistakes
-    from trainmark.cli.run import run_all
+    from trainmark.cli.run import run_suite
+    from trainmark.cli.run_options import RunOptions
     from trainmark.documents import read_document
     from trainmark.workload import read_card
 
@@ -50,7 +51,7 @@ def check_card(
         suite = write_trial_suite(place, document, environment or _own_python(card), values)
         if dry:
             return 0
-        results = run_all(suite, place / "run", (f"trainmark card check {path}",)).results
+        results = run_suite(RunOptions(), suite, place / "run", (f"trainmark card check {path}",)).results
         return _print_trial(results, card, place / "run")
 
 

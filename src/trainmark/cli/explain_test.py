@@ -33,7 +33,8 @@ def run_test(explanation: "Explanation", a: str, b: str, call: ExperimentOptions
     """
     from trainmark.campaign import explain_full_disk
     from trainmark.cli.main import INTERRUPTED
-    from trainmark.cli.run import run_all
+    from trainmark.cli.run import run_suite
+    from trainmark.cli.run_options import RunOptions
     from trainmark.files import to_json, write_atomically
     from trainmark.insight.experiment import decompose, plan_experiment
     from trainmark.report import Language, write_reports
@@ -48,9 +49,9 @@ def run_test(explanation: "Explanation", a: str, b: str, call: ExperimentOptions
     sys.stderr.write(
         f"{counted(len(experiment.factors), 'factor')} in {counted(len(suite.cases), 'case')}: {names}\n"
     )
-    command: tuple[str, ...] = ("trainmark", "explain", a, "--against", b, "--test", "--out", str(directory))
-    command += ("--budget", call.budget) if call.budget else ()
-    ending = run_all(suite, directory, command, resume=call.resume)
+    budget = ("--budget", call.budget) if call.budget else ()
+    command = ("trainmark", "explain", a, "--against", b, "--test", *budget)
+    ending = run_suite(RunOptions(resume=call.resume), suite, directory, command)
     found = decompose(
         experiment, ending.results, (a, b), _gap(case_a, case_b), tuple(_not_tested(explanation, experiment))
     )

@@ -7,9 +7,10 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any
 
-from trainmark.cli.suite_input import CommandOptions, command_suite, default_directory
+from trainmark.cli.run_options import CommandOptions, ComparisonOptions, RunOptions
+from trainmark.cli.suite_input import command_suite, default_directory
 from trainmark.errors import InputError, TrainmarkError
 from trainmark.execution import require_empty
 from trainmark.files import to_json, write_atomically
@@ -26,30 +27,8 @@ _NOT_FOR_PAIRS = ("vary", "env", "repeats", "until_half_width", "steps", "second
 _OF_CALL = ("only", "resume", "retry_failed", "hosts", "engine", "wait_quiet")
 
 
-class PairOptions(NamedTuple):
-    """The options that only ``--against`` has; None is one that was not given."""
-
-    block_s: float | None
-    rounds: int | None
-    seed: int | None
-
-
-class RunOptions(Protocol):
-    """The options of ``trainmark run`` that hold for suites as well."""
-
-    @property
-    def out(self) -> Path | None:
-        """The result directory."""
-
-
 def compare_commands(
-    words: Sequence[str],
-    against: str,
-    given: CommandOptions,
-    pair: PairOptions,
-    call: RunOptions,
-    *,
-    as_json: bool,
+    words: Sequence[str], given: CommandOptions, comparison: ComparisonOptions, options: RunOptions
 ) -> int:
     """Run two commands in turn, print the ratio of their rates, and return 1 if the first is slower, 130 after Ctrl-C.
 
@@ -59,18 +38,18 @@ def compare_commands(
     from trainmark.cli.main import INTERRUPTED
     from trainmark.measure.paired_blocks import Side
 
-    _refuse_options(given, call)
+    _refuse_options(given, options)
     _refuse_gpus()
-    other = _split(against)
+    other = _split(comparison.against or "")
     how = Alternation(
-        rounds=pair.rounds or _ROUNDS,
-        block_s=pair.block_s or _BLOCK_S,
-        seed=_SEED if pair.seed is None else pair.seed,
+        rounds=comparison.rounds or _ROUNDS,
+        block_s=comparison.block_seconds or _BLOCK_S,
+        seed=_SEED if comparison.seed is None else comparison.seed,
         warmup_records=WARMUP_RECORDS if given.skip is None else given.skip,
         limit_s=given.timeout or LIMIT_S,
     )
     commands = {Side.A: tuple(words), Side.B: other}
-    directory = call.out or default_directory(f"{command_suite(words, given, Path.cwd()).name}-against")
+    directory = options.out or default_directory(f"{command_suite(words, given, Path.cwd()).name}-against")
     require_empty(directory)
     programs = {side: _program(side, command, given, directory) for side, command in commands.items()}
     try:
@@ -80,7 +59,7 @@ def compare_commands(
         return INTERRUPTED
     document = _document(found, commands, how.seed, how.block_s)
     write_atomically(directory / BLOCKS, to_json(document))
-    if as_json:
+    if options.as_json:
         sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=1) + "\n")
     else:
         sys.stdout.write("\n".join(_lines(found, commands, directory)) + "\n")
@@ -101,9 +80,9 @@ def _split(against: str) -> tuple[str, ...]:
     return words
 
 
-def _refuse_options(given: CommandOptions, call: RunOptions) -> None:
+def _refuse_options(given: CommandOptions, options: RunOptions) -> None:
     refused = [name for name in _NOT_FOR_PAIRS if getattr(given, name)]
-    refused += [name for name in _OF_CALL if getattr(call, name)]
+    refused += [name for name in _OF_CALL if getattr(options, name)]
     if refused:
         option = "--" + refused[0].replace("_", "-")
         reason = ": it compares two programs on this machine only" if refused[0] in ("hosts", "nodes") else ""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from trainmark.cli.run_options import CommandOptions
 from trainmark.documents import read_document
 from trainmark.environment import SYSTEM, find_entry
 from trainmark.environment.resolving import ENGINES
@@ -142,35 +143,6 @@ DEVICES = "devices_per_node"
 
 
 @dataclass(frozen=True, slots=True)
-class CommandOptions:
-    """The options of ``trainmark run -- COMMAND…``; None is an option that was not given.
-
-    ``vary`` and ``env`` are ``NAME=v1,v2``: the values of ``{NAME}`` in the command, and of a variable.
-    """
-
-    name: str | None = None
-    vary: Sequence[str] = ()
-    env: Sequence[str] = ()
-    repeats: int | None = None
-    until_half_width: float | None = None
-    steps: int | None = None
-    epochs: int | None = None
-    seconds: float | None = None
-    timeout: float | None = None
-    format: str | None = None
-    unit: str | None = None
-    work_per_step: str | None = None
-    skip: int | None = None
-    devices: int | None = None
-    parameters: str | None = None
-    layers: int | None = None
-    hidden_size: int | None = None
-    sequence_length: int | None = None
-    precision: str | None = None
-    nodes: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class CommandSuite:
     """A suite and a card as documents, and the assumptions as sentences."""
 
@@ -248,8 +220,8 @@ def command_suite(words: Sequence[str], given: CommandOptions, folder: Path) -> 
     if not words:
         raise InputError("no command after '--': trainmark run [OPTIONS] -- COMMAND…")
     _check_words(words)
-    varied = dict(_varied("--vary", text) for text in given.vary)
-    variables = dict(_varied("--env", text) for text in given.env)
+    varied = dict(_varied("--vary", text) for text in given.vary or ())
+    variables = dict(_varied("--env", text) for text in given.env or ())
     _require_used(varied, words)
     recognised = recognise(words, folder, os.environ)
     name = _name(given.name or program_name(words, recognised, folder))
@@ -468,7 +440,7 @@ def nodes_of(words: Sequence[str], given: CommandOptions, hosts: int) -> int | N
         raise InputError(f"{flag} {nodes}: --hosts {only}")
     if nodes is not None or hosts == 1:
         return nodes
-    varied = {text.partition("=")[0] for text in given.vary}
+    varied = {text.partition("=")[0] for text in given.vary or ()}
     there = {name for word in words for name in placeholders_in(word)} - varied
     return hosts if there & OF_SEVERAL_NODES or is_srun(words) else None
 
