@@ -180,7 +180,7 @@ def test_results_with_a_case_not_run_yet_do_not_hold(bench: Bench) -> None:
 
 @pytest.mark.parametrize("lacking", [(), ("certificates",)])
 def test_results_of_every_earlier_version_can_be_read(tmp_path: Path, lacking: tuple[str, ...]) -> None:
-    """The first version had no certificates, the second no findings (docs/reference/file-formats.md, history)."""
+    """The first version had no certificates, the second no findings."""
     document = json.loads(OLD.read_text())
     for field in lacking:
         del document[field]

@@ -1,7 +1,7 @@
 """The documents of a suite's results: a run, a case over its runs, all of them in ``results.json``, and findings.
 
-The schema's name is ``trainmark.results/1``; docs/reference/file-formats.md describes every field, and which version
-of it added which. A later version only adds fields, or gets another number. Findings are the interpretation of the
+The schema's name is ``trainmark.results/1``; docs/reference/file-formats.md has an overview, documents.md there has
+every field. A later version only adds fields, or gets another number. Findings are the interpretation of the
 results: doubts, limits, ratios and verdicts of equal work, stored with the numbers.
 """
 
