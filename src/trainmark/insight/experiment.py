@@ -206,11 +206,9 @@ def decompose(
     a, b = experiment.a.id, experiment.b.id
     factors = tuple(_tested(factor, a, b, by_id, rates) for factor in experiment.factors)
     measured = rates.product({b: 1, a: -1})
-    interaction = _interaction(experiment, rates)
-    whole = gap or measured
     within = None
-    if interaction is not None and measured is not None and whole is not None:
-        within = abs(measured.value / whole.value - 1)
+    if measured is not None and _multiply(factors):
+        within = abs(measured.value / (gap or measured).value - 1)
     return Decomposition(
         a=names[0],
         b=names[1],
@@ -221,7 +219,7 @@ def decompose(
         gap=gap,
         measured=measured,
         factors=factors,
-        interaction=interaction,
+        interaction=None if within is None else _interaction(experiment, rates),
         open=None if gap is None or measured is None else _quotient(gap, measured),
         not_tested=tuple(not_tested),
         closes_within=within,
@@ -252,26 +250,22 @@ def _tested(
     )
 
 
+def _multiply(factors: Sequence[TestedFactor]) -> bool:
+    """Return True if the effects multiply to B / A: each has one, and at most one could not be added to A alone."""
+    return sum(one.added is None for one in factors) < 2 and all(one.effect is not None for one in factors)
+
+
 def _interaction(experiment: Experiment, rates: _Rates) -> Ratio | None:
-    """Return B / A over the product of the factors' effects; None if two have no added one, or one has none at all."""
+    """Return B / A over the product of the factors' effects; None if fewer than two could be added to A alone."""
     end, added = experiment.b.id, []
-    if None in (rates.rate(experiment.a.id), rates.rate(end)):
-        return None
     for factor in experiment.factors:
         if rates.rate(factor.added.id) is not None:
             added.append(factor.added.id)
-        elif end == experiment.b.id and rates.rate(factor.left_out.id) is not None:
-            end = factor.left_out.id
         else:
-            return None
-    counts = Counter({end: 1})
-    counts[experiment.a.id] += len(added) - 1
-    counts.subtract(added)
-    powers = {case: power for case, power in counts.items() if power}
-    if not powers:
-        # One factor alone makes A into the other end, so that nothing is left for an interaction.
-        return Ratio(value=1.0, interval=None)
-    return rates.product(powers)
+            end = factor.left_out.id
+    if len(added) < 2:
+        return None
+    return rates.product(Counter({end: 1, experiment.a.id: len(added) - 1, **dict.fromkeys(added, -1)}))
 
 
 def _quotient(gap: Ratio, measured: Ratio) -> Ratio:
@@ -299,7 +293,7 @@ def closing_sentence(found: Decomposition) -> str:
         return f"The effect of {lacking} could not be measured alone; its part of x{recorded:.3f} is open."
     dependent = next((one for one in found.factors if one.added is None), None)
     product_of = "The factor comes" if len(found.factors) == 1 else "The factors multiply"
-    if found.joint is not None:
+    if found.interaction is not None:
         product_of = "The factors and their interaction multiply"
     tested = f"{product_of} to x{found.measured.value:.3f} of the recorded x{recorded:.3f}"
     if dependent is not None:

@@ -230,13 +230,13 @@ class WaterfallBar:
 def waterfall_bars(found: Decomposition, a: str, b: str, interaction: str) -> tuple[WaterfallBar, ...]:
     """Return the bars in order, an effect that needs all others last; none if A, B or an effect has no number."""
     first, last = found.rates
-    if first is None or last is None or found.interaction is None:
+    if first is None or last is None or found.closes_within is None:
         return ()
     bars, rate = [WaterfallBar(a, 0.0, first, f"{first:.4g}")], first
     factors = sorted(found.factors, key=lambda one: one.added is None)
     effects = [(f"{one.name}: {one.here} → {one.there}", one.effect) for one in factors]
-    if found.joint is not None:
-        effects.append((interaction, found.joint))
+    if found.interaction is not None:
+        effects.append((interaction, found.interaction))
     for label, effect in effects:
         if effect is not None:
             bars.append(_waterfall_step(label, rate, effect))

@@ -12,14 +12,12 @@ _HEADINGS = ("factor", "A", "B", "added to A", "95 % interval", "left out of B",
 
 def render_decomposition(found: Decomposition) -> str:
     """Return the decomposition for a terminal."""
-    rows: list[tuple[str, ...]] = [
-        ("factor", "A", "B", "added to A", "95 % interval", "left out of B", "95 % interval")
-    ]
+    rows: list[tuple[str, ...]] = [_HEADINGS]
     rows += [
         (one.name, one.here, one.there, *_cells(one.added), *_cells(one.left_out)) for one in found.factors
     ]
     if len(found.factors) > 1:
-        rows.append(("interaction", "", "", *_cells(found.joint), "", ""))
+        rows.append(("interaction", "", "", *_cells(found.interaction), "", ""))
     rows.append(("B / A", "", "", *_cells(found.measured), "", ""))
     if found.gap is not None:
         rows.append(("B / A as recorded", "", "", *_cells(found.gap), "", ""))

@@ -39,7 +39,8 @@ class Decomposition(Frozen):
     """The result of an experiment.
 
     ``gap`` is the ratio B over A that was recorded before, null if there was none; ``measured`` is the same ratio in
-    the experiment, which is the product of the factors' effects and the ``interaction``. ``open`` is the gap over
+    the experiment, which is the product of the factors' effects and the ``interaction``; this is null if fewer than two
+    factors could be added to A alone, so that none was measured. ``open`` is the gap over
     ``measured``: what differs between the recorded sides and was not tested. ``not_tested`` are the names of such
     differences. ``closes_within`` is the share by which the tested product misses the gap; null if the product is
     incomplete. ``closes`` is true if that is at most ``limit``. ``complete`` is false while runs are missing.
@@ -62,9 +63,3 @@ class Decomposition(Frozen):
     closes_within: float | None = None
     closes: bool = False
     complete: bool = True
-
-    @property
-    def joint(self) -> Ratio | None:
-        """The interaction; None if it is 1 because a single factor could be added, so that none was measured."""
-        added = [factor for factor in self.factors if factor.added is not None]
-        return self.interaction if len(added) > 1 else None

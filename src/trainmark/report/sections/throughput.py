@@ -607,7 +607,7 @@ def _decomposition_table(context: Context, found: Decomposition) -> Table:
     )
     rows = [_decomposition_row(factor) for factor in found.factors]
     if len(found.factors) > 1:
-        rows.append(_decomposition_joint(say("decomposition_interaction"), found.joint))
+        rows.append(_decomposition_joint(say("decomposition_interaction"), found.interaction))
     rows.append(_decomposition_joint("B / A", found.measured))
     if found.gap is not None:
         rows.append(_decomposition_joint(say("decomposition_recorded"), found.gap))
