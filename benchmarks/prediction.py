@@ -18,7 +18,7 @@ from trainmark.prediction.backtest import Summary, Trial, summarise, trials
 from trainmark.prediction.models import CONSTANTS, Constants
 from trainmark.prediction.scales import ScaleSeries, series_from_references
 from trainmark.reference import published_sources
-from trainmark.schema.prediction import ScalingModel
+from trainmark.schema.prediction import RefusalCode, ScalingModel
 
 DOCUMENTS = ("paddle-perf", "five-frameworks", "dlperf-tensorflow")
 REPORTS = ("dlperf-report", "dlperf-language", "perf-bert")
@@ -153,24 +153,21 @@ def _score(trial: Trial) -> float:
     return abs(math.log1p(trial.error)) / trial.half_width
 
 
+_REASONS = {
+    RefusalCode.ONE_HOST: "no measurement on more than one host",
+    RefusalCode.RISING: "a device is faster on more devices, at this or another batch",
+    RefusalCode.BATCH_OUT_OF_RANGE: "the batch is outside the measured range",
+    RefusalCode.BATCH_NOT_MEASURED: "no measurement of the batch",
+    RefusalCode.TOO_FEW: "too few scales or batches",
+    RefusalCode.TOO_FAR: "more than the checked factor away",
+    RefusalCode.TOO_SLOW: "the predicted loss is larger than any that was checked",
+    RefusalCode.INEFFICIENT: "a device reaches less than 40 % of its rate alone",
+}
+
+
 def _refusals(found: Sequence[Trial]) -> Iterable[str]:
-    reasons = Counter(_reason(trial.refused) for trial in found if trial.refused is not None)
-    return [f"- {count}: {reason}" for reason, count in reasons.most_common()]
-
-
-def _reason(refused: str) -> str:
-    """Return a refusal without its numbers."""
-    kinds = {
-        "no scale on more than one host": "no measurement on more than one host;",
-        "faster": "a device is faster on more devices, at this or another batch;",
-        "outside the measured range": "the batch is outside the measured range;",
-        "no scale of batch": "no measurement of the batch;",
-        "too few": "too few scales or batches;",
-        "more than 4 times": "more than the checked factor away;",
-        "times as long": "the predicted loss is larger than any that was checked;",
-        "other than the exchange": "a device reaches less than 40 % of its rate alone;",
-    }
-    return next((kind for words, kind in kinds.items() if words in refused), refused)
+    reasons = Counter(_REASONS[trial.refused] for trial in found if trial.refused is not None)
+    return [f"- {count}: {reason};" for reason, count in reasons.most_common()]
 
 
 def _percent(value: float | None) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from trainmark.cli.main import main
-from trainmark.schema.prediction import PredictionReport
+from trainmark.schema.prediction import PredictionReport, RefusalCode
 
 SCALING = Path(__file__).parents[2] / "docs" / "results" / "h200-scaling" / "results.json"
 
@@ -27,11 +27,7 @@ def test_a_refused_prediction_is_exit_code_1(capsys: pytest.CaptureFixture[str])
 
     report = PredictionReport.model_validate_json(capsys.readouterr().out)
     assert code == 1
-    assert all(
-        "no scale on more than one host" in str(one.refused)
-        for found in report.series
-        for one in found.predicted
-    )
+    assert {one.refusal for found in report.series for one in found.predicted} == {RefusalCode.ONE_HOST}
 
 
 def test_more_devices_of_the_same_host_are_predicted_from_results(capsys: pytest.CaptureFixture[str]) -> None:

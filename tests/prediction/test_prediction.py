@@ -18,7 +18,7 @@ from trainmark.prediction import (
 )
 from trainmark.prediction.backtest import summarise, trials
 from trainmark.reference import published_sources
-from trainmark.schema.prediction import Limit, ScalingModel, Term
+from trainmark.schema.prediction import Limit, RefusalCode, ScalingModel, Term
 from trainmark.store import read_results
 
 SCALING = Path(__file__).parents[2] / "docs" / "results" / "h200-scaling"
@@ -71,6 +71,7 @@ def test_devices_far_beyond_the_measured_ones_are_refused_with_the_scale_to_meas
     found = predict(series((16, 64, 100.0), (32, 64, 98.0)), 1024, 64)
 
     assert found.refused is not None
+    assert found.refusal is RefusalCode.TOO_FAR
     assert "more than 4 times the 32 that were measured" in found.refused
     assert found.refused.endswith("measure 256 or more")
 
@@ -93,13 +94,11 @@ def test_a_smaller_batch_is_strong_scaling_and_loses_more_than_a_constant_cost_o
     assert found.throughput < 64 / (0.01 + 0.1 / 24)
 
 
-@pytest.mark.parametrize(
-    ("batch", "words"), [(4, "outside the measured range"), (128, "outside the measured range")]
-)
-def test_a_batch_outside_of_the_measured_ones_is_refused(batch: float, words: str) -> None:
+@pytest.mark.parametrize("batch", [4, 128])
+def test_a_batch_outside_of_the_measured_ones_is_refused(batch: float) -> None:
     measured = series((16, 64, 100.0), (32, 32, 95.0))
 
-    assert words in str(predict(measured, 64, batch).refused)
+    assert predict(measured, 64, batch).refusal is RefusalCode.BATCH_OUT_OF_RANGE
 
 
 def test_a_batch_between_two_measured_ones_is_interpolated_on_each_scale() -> None:

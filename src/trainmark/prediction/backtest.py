@@ -9,7 +9,7 @@ import numpy as np
 from trainmark.prediction.forecast import predict
 from trainmark.prediction.models import CONSTANTS, Constants
 from trainmark.prediction.scales import ScaleSeries
-from trainmark.schema.prediction import ScalingModel
+from trainmark.schema.prediction import RefusalCode, ScalingModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Trial:
     """One published number and its prediction from the smaller scales of its series.
 
     ``error`` is the predicted over the published throughput, minus 1; it and ``half_width`` (on logarithms) are null
-    for a refusal, whose reason is in ``refused``.
+    for a refusal, whose code is in ``refused``.
     """
 
     source: str
@@ -28,7 +28,7 @@ class Trial:
     model: ScalingModel | None
     error: float | None
     half_width: float | None
-    refused: str | None
+    refused: RefusalCode | None
 
     @property
     def covered(self) -> bool:
@@ -72,7 +72,7 @@ def _trials(source: str, series: ScaleSeries, constants: Constants) -> Iterator[
                 found.model,
                 error,
                 half,
-                found.refused,
+                found.refusal,
             )
 
 

@@ -21,6 +21,7 @@ from trainmark.schema.prediction import (
     Limit,
     MeasuredScale,
     PredictedScale,
+    RefusalCode,
     ScalingModel,
     SeriesPrediction,
     Term,
@@ -42,11 +43,11 @@ _GAIN = 1.6
 
 
 class Refusal(Exception):  # noqa: N818 - a refusal is an answer, not an error
-    """The reason why the measurements allow no prediction."""
+    """The reason why the measurements allow no prediction: its code, and a sentence."""
 
-
-class TooFewScales(Refusal):
-    """Too few scales have the batch: other batches may still show enough."""
+    def __init__(self, code: RefusalCode, sentence: str) -> None:
+        super().__init__(sentence)
+        self.code = code
 
 
 def predict_series(
@@ -86,7 +87,9 @@ def predict(
     try:
         fit, scales = _fitted(series, devices, batch, constants)
     except Refusal as refusal:
-        return PredictedScale(devices=devices, nodes=nodes, batch_per_device=batch, refused=str(refusal))
+        return PredictedScale(
+            devices=devices, nodes=nodes, batch_per_device=batch, refused=str(refusal), refusal=refusal.code
+        )
     throughput, wide = devices / fit.time, math.exp(fit.half_width)
     base = scales[0]
     efficiency = base.time / fit.time
@@ -126,19 +129,27 @@ def _fitted(
     if len(scales) > 1:
         try:
             return _weak(series, scales, devices, constants), scales
-        except TooFewScales:
-            if batch is None or len(series.batches) < 2:
+        except Refusal as refusal:
+            # Other batches may still show enough.
+            missing = refusal.code in (RefusalCode.ONE_HOST, RefusalCode.TOO_FEW)
+            if not missing or batch is None or len(series.batches) < 2:
                 raise
     if batch is None or len(series.batches) < 2:
-        raise Refusal(_too_few(scales, batch))
+        raise _too_few(scales, batch)
     return _strong(series, devices, batch, constants)
 
 
-def _too_few(scales: Sequence[Scale], batch: float | None) -> str:
+def _too_few(scales: Sequence[Scale], batch: float | None) -> Refusal:
     of = "" if batch is None else f" of batch {batch:g} per device"
     if not scales:
-        return f"no scale{of} was measured: measure two, the larger one on several hosts"
-    return f"only one scale{of} was measured ({scales[0].devices} devices): measure a second one, on several hosts"
+        return Refusal(
+            RefusalCode.TOO_FEW if batch is None else RefusalCode.BATCH_NOT_MEASURED,
+            f"no scale{of} was measured: measure two, the larger one on several hosts",
+        )
+    return Refusal(
+        RefusalCode.TOO_FEW,
+        f"only one scale{of} was measured ({scales[0].devices} devices): measure a second one, on several hosts",
+    )
 
 
 def _weak_scales(series: ScaleSeries, batch: float | None) -> tuple[Scale, ...]:
@@ -162,7 +173,7 @@ def _weak(series: ScaleSeries, scales: tuple[Scale, ...], devices: int, constant
             many_hosts(alone, devices, ScalingModel.WITHIN_HOST),
         )
     elif not several:
-        raise TooFewScales(_no_hosts(series, devices))
+        raise _one_host(series, devices)
     else:
         model, used, fit = (
             ScalingModel.MANY_HOSTS,
@@ -173,24 +184,27 @@ def _weak(series: ScaleSeries, scales: tuple[Scale, ...], devices: int, constant
             model, used = ScalingModel.FIRST_HOSTS, [alone[-1], *several]
             fit = first_hosts(alone[-1], several[-1], devices, constants)
     if fit is None:
-        raise TooFewScales(
+        raise Refusal(
+            RefusalCode.TOO_FEW,
             "the measured scales are too few: two are needed that differ by a factor of 1.4 or more, "
-            "both on several hosts or the smaller one on a full host"
+            "both on several hosts or the smaller one on a full host",
         )
     _require_near(used[-1], devices, model)
     _require_falling(series, used)
     if scales[0].time < _LEAST_EFFICIENCY * used[-1].time:
         raise Refusal(
+            RefusalCode.INEFFICIENT,
             f"a device reaches {scales[0].time / used[-1].time:.0%} of its rate on {scales[0].devices} at "
-            f"{used[-1].devices} devices: something other than the exchange limits it"
+            f"{used[-1].devices} devices: something other than the exchange limits it",
         )
     return fit
 
 
-def _no_hosts(series: ScaleSeries, devices: int) -> str:
-    return (
+def _one_host(series: ScaleSeries, devices: int) -> Refusal:
+    return Refusal(
+        RefusalCode.ONE_HOST,
         "no scale on more than one host was measured, so the cost of the exchange between hosts is unknown "
-        f"({devices} devices are {series.nodes(devices)} hosts): measure two hosts"
+        f"({devices} devices are {series.nodes(devices)} hosts): measure two hosts",
     )
 
 
@@ -202,31 +216,35 @@ def _strong(
     if series.nodes(devices) > 1:
         known = [scale for scale in known if scale.nodes > 1]
         if not known:
-            raise Refusal(_no_hosts(series, devices))
+            raise _one_host(series, devices)
     path = {scale.devices: scale for scale in known}
     scales = tuple(path[number] for number in sorted(path))
     batches = [scale.batch or 0.0 for scale in scales]
     if len(scales) < 2 or max(batches) < _LEAST_RANGE * min(batches):
         hosts = " on several hosts" if series.nodes(devices) > 1 else ""
         raise Refusal(
+            RefusalCode.TOO_FEW,
             f"batch {batch:g} per device has too few measurements{hosts}: measure two scales of this batch, "
-            f"or two batches that differ by a factor of {_LEAST_RANGE:g}"
+            f"or two batches that differ by a factor of {_LEAST_RANGE:g}",
         )
     if batch > 1.02 * max(batches) or batch < min(batches) / _SMALLEST_BATCH:
         raise Refusal(
+            RefusalCode.BATCH_OUT_OF_RANGE,
             f"batch {batch:g} per device is outside the measured range ({min(batches):g} to {max(batches):g}, "
-            "and down to a third of the smallest): measure it"
+            "and down to a third of the smallest): measure it",
         )
     _require_near(scales[-1], devices, ScalingModel.STRONG)
     if any(small.time > _RISING * large.time for small, large in pairwise(scales)):
         raise Refusal(
-            "a device becomes faster with more devices and a smaller batch: no model of scaling allows this"
+            RefusalCode.RISING,
+            "a device becomes faster with more devices and a smaller batch: no model of scaling allows this",
         )
     fit = strong(scales, devices, batch, constants)
     if fit.time > _MOST_GROWTH * scales[-1].time:
         raise Refusal(
+            RefusalCode.TOO_SLOW,
             f"a sample would take {fit.time / scales[-1].time:.1f} times as long at batch {batch:g} as at "
-            f"{scales[-1].batch:g}: predictions were checked up to {_MOST_GROWTH:g} times only"
+            f"{scales[-1].batch:g}: predictions were checked up to {_MOST_GROWTH:g} times only",
         )
     return fit, scales
 
@@ -235,8 +253,9 @@ def _require_near(largest: Scale, devices: int, model: ScalingModel) -> None:
     farthest = FARTHEST[model]
     if devices > farthest * largest.devices:
         raise Refusal(
+            RefusalCode.TOO_FAR,
             f"{devices} devices are more than {farthest:g} times the {largest.devices} that were measured: "
-            f"predictions were checked up to that factor only; measure {math.ceil(devices / farthest)} or more"
+            f"predictions were checked up to that factor only; measure {math.ceil(devices / farthest)} or more",
         )
 
 
@@ -248,8 +267,9 @@ def _require_falling(series: ScaleSeries, used: Sequence[Scale]) -> None:
             if low in times and high in times and times[low] > _RISING * times[high]:
                 at = "" if batch is None else f" at batch {batch:g}"
                 raise Refusal(
+                    RefusalCode.RISING,
                     f"a device is {times[low] / times[high] - 1:.0%} faster on {high} devices than on {low}{at}: "
-                    "something other than the scale differs, such as the input or the host's processor"
+                    "something other than the scale differs, such as the input or the host's processor",
                 )
 
 

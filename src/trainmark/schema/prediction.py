@@ -38,6 +38,27 @@ class Limit(StrEnum):
     """The wait for the slowest rank."""
 
 
+class RefusalCode(StrEnum):
+    """The kind of reason why there is no prediction."""
+
+    ONE_HOST = "one-host"
+    """No scale on more than one host was measured."""
+    TOO_FEW = "too-few"
+    """Too few scales or batches were measured, or too near each other."""
+    BATCH_NOT_MEASURED = "batch-not-measured"
+    """No scale of the batch was measured."""
+    BATCH_OUT_OF_RANGE = "batch-out-of-range"
+    """The batch is larger than the measured ones, or much smaller."""
+    RISING = "rising"
+    """A device is faster on more devices."""
+    INEFFICIENT = "inefficient"
+    """A device of the largest scale reaches too little of its rate alone: no exchange explains that."""
+    TOO_FAR = "too-far"
+    """The scale is farther from the measured ones than predictions were checked."""
+    TOO_SLOW = "too-slow"
+    """A sample would take longer, against the measured ones, than predictions were checked."""
+
+
 class Term(Frozen):
     """A part of the time of a step: its share, and its evidence in a sentence."""
 
@@ -57,7 +78,7 @@ class MeasuredScale(Frozen):
 
 
 class PredictedScale(Frozen):
-    """The prediction for one number of devices, or ``refused``: the reason why there is none.
+    """The prediction for one number of devices, or ``refused``: the reason why there is none, with its code.
 
     ``low`` and ``high`` are the ends of the interval. ``efficiency`` is the throughput of a device relative to that of
     the smallest measured scale (``efficiency_of`` devices), with its ends. ``terms`` are the parts of a step's time,
@@ -78,6 +99,7 @@ class PredictedScale(Frozen):
     limit: Limit | None = None
     terms: tuple[Term, ...] = ()
     refused: str | None = None
+    refusal: RefusalCode | None = None
 
 
 class Knee(Frozen):
