@@ -122,7 +122,7 @@ def scale_too_large() -> None:
     """No mistake: the loss scale begins so high that the first steps overflow, and are left out as they should be."""
     training: Any = importlib.import_module("trainmark_worker.backends.pytorch.backend")
     amp: Any = importlib.import_module("torch.amp")
-    training.loss_scaler = lambda *_: amp.GradScaler("cpu", init_scale=2.0**40)
+    training.PyTorchTraining.scaler_kind = lambda *_, **__: amp.GradScaler("cpu", init_scale=2.0**40)
 
 
 def _llama() -> Any:

@@ -7,11 +7,10 @@ from types import MappingProxyType
 from typing import Any
 
 import mxnet as mx
-import numpy as np
 from mxnet import autograd
 from mxnet.gluon import HybridBlock, nn
 
-from ..backends.mxnet.backend import MXNetTraining, count_parameters, dtype_name
+from ..backends.mxnet.backend import MXNetTraining, count_parameters, type_name
 from ..backends.mxnet.loading import ToDevice, open_images
 from ..core.backend import Observation
 from ..core.facts import ObservedConfig, assert_parameters
@@ -156,8 +155,7 @@ def _types(model: HybridBlock, name: str) -> list[tuple[str, str]]:
     for output, dtype in zip(outputs.list_outputs(), types):
         kind = nodes.get(output[: -len("_output")]) if output.endswith("_output") else None
         if kind in kinds:
-            known = np.dtype(dtype)
-            found.append((kinds[kind](), "bfloat16" if known.names else str(known)))
+            found.append((kinds[kind](), type_name(dtype)))
     return found
 
 
@@ -195,8 +193,10 @@ class SecondConvolution:
         else:
             self._hook.detach()
         weight, unseen = self._second.weight.data(), ("tf32_matmul", "tf32_convolution")
-        found = (dtype_name(output), output.shape)
-        return observing.config_by_shapes(self._name, found, dtype_name(weight), weight.shape, unseen=unseen)
+        found = (type_name(output.dtype), output.shape)
+        return observing.config_by_shapes(
+            self._name, found, type_name(weight.dtype), weight.shape, unseen=unseen
+        )
 
 
 class MXNetImageTraining(MXNetTraining, ImageTraining):
@@ -243,9 +243,8 @@ class MXNetImageTraining(MXNetTraining, ImageTraining):
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
         for name, parameter in self._named().items():
-            array = weights[name]
-            if self.settings.layout == "nhwc" and array.ndim == 4:
-                array = array.transpose(0, 2, 3, 1)
+            nhwc, array = self.settings.layout == "nhwc", weights[name]
+            array = array.transpose(0, 2, 3, 1) if nhwc and array.ndim == 4 else array
             parameter.set_data(mx.nd.array(array, dtype="float32"))
 
     def read_weights(self) -> dict[str, Any]:

@@ -114,13 +114,7 @@ def specification(settings: ImageSettings) -> list[InputSpec]:
     return [InputSpec(shape, "float32"), InputSpec(shape[:1], "int64")]
 
 
-_VECTORS = {"weight": "weight", "bias": "bias", "running_mean": "_mean", "running_var": "_variance"}
-
-
-def named_tensors(network: nn.Layer, model: str) -> dict[str, Any]:
-    """Return the network's parameters and running statistics by the names of ``Architecture.shapes``."""
-    convolutions, norms = layers_of(network, nn.Conv2D), layers_of(network, nn.BatchNorm2D)
-    return observing.by_shared_names(model, convolutions, norms, network[-1], _VECTORS)
+VECTORS = {**observing.SAME_NAMES, "running_mean": "_mean", "running_var": "_variance"}
 
 
 def _describe(conv: Any, output: Any) -> observing.Described:
@@ -190,7 +184,8 @@ class PaddleImageTraining(PaddleTraining, ImageTraining):
         )
 
     def named_tensors(self) -> dict[str, Any]:
-        return named_tensors(self.network, self.settings.model)
+        norms, classifier = layers_of(self.network, nn.BatchNorm2D), self.network[-1]
+        return observing.by_shared_names(self.settings.model, self._convolutions, norms, classifier, VECTORS)
 
     def observe(self) -> Observation:
         register = nn.Layer.register_forward_post_hook
@@ -203,7 +198,9 @@ class PaddleImageTraining(PaddleTraining, ImageTraining):
 
     def observed_step(self, index: int) -> observing.ObservedLayers:
         """Do the step, and return the types of its layers: by hooks, or in the compiled program, and its images."""
-        program = None if self.settings.compiler == NONE else self.compiled_program()
+        program = None
+        if self.settings.compiler != NONE:
+            program = self._learner.forward.get_concrete_program(*self.batch)[0].main_program
         images: list[Any] = []
         names = [layer.name for layer in ARCHITECTURES[self.settings.model].convolutions]
         norms = list(zip(names, layers_of(self.network, nn.BatchNorm2D)))

@@ -8,10 +8,9 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._triton import has_triton
 
-from ..backends.pytorch.backend import PyTorchTraining, count_parameters, tf32_switches, type_name
+from ..backends.pytorch.backend import Operators, PyTorchTraining, count_parameters, tf32_switches, type_name
 from ..backends.pytorch.collectives import FLAT_16, InOnePiece
 from ..backends.pytorch.loading import ON_GPU, Batch, memory_format, open_loader
 from ..core.backend import Observation, hooked
@@ -96,37 +95,28 @@ PRODUCTS = ("convolution", "_convolution", "addmm", "mm", "bmm", "baddbmm", "lin
 """The operators, without their overloads, to which convolutions and linear layers come down."""
 
 
-class _OperandTypes(TorchDispatchMode):
-    """Notes the type of what goes into the (last) convolution or product of the module that is called.
+@contextmanager
+def operand_types(modules: Sequence[tuple[str, nn.Module]]) -> Iterator[dict[str, str]]:
+    """Yield a dictionary that gets, by the names of modules, the type of what goes into their (last) product.
 
     A layer that turns its inputs to another type and its output back shows it here alone. What runs compiled is no
     operator of PyTorch and is not noted.
     """
+    types: dict[str, str] = {}
+    calling: list[str] = []
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._called: str | None = None
-        self.types: dict[str, str] = {}
+    def note(operator: str, given: Sequence[Any]) -> None:
+        if calling and operator in PRODUCTS:
+            operands = (value for value in given[::-1] if isinstance(value, torch.Tensor))
+            types[calling[-1]] = type_name(next(value for value in operands if value.dim() > 1).dtype)
 
-    def enter(self, name: str | None, *_module_and_values: Any) -> None:
-        """Note for this module from here on; for None, nothing."""
-        self._called = name
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if self._called is not None and func.overloadpacket.__name__ in PRODUCTS:
-            operands = (value for value in args[::-1] if isinstance(value, torch.Tensor))
-            self.types[self._called] = type_name(next(value for value in operands if value.dim() > 1).dtype)
-        return func(*args, **(kwargs or {}))
-
-
-@contextmanager
-def operand_types(modules: Sequence[tuple[str, nn.Module]]) -> Iterator[dict[str, str]]:
-    """Yield a dictionary that gets, by the names of modules, the types of their products' operands."""
-    noted = _OperandTypes()
-    hooks = [module.register_forward_pre_hook(partial(noted.enter, name)) for name, module in modules]
-    hooks += [module.register_forward_hook(partial(noted.enter, None)) for _, module in modules]
-    with hooked(hooks), noted:
-        yield noted.types
+    hooks = [
+        module.register_forward_pre_hook(lambda *_, name=name: calling.append(name))
+        for name, module in modules
+    ]
+    hooks += [module.register_forward_hook(lambda *_: calling.clear()) for _, module in modules]
+    with hooked(hooks), Operators(note):
+        yield types
 
 
 def _describe(conv: Any, output: Any) -> observing.Described:

@@ -119,7 +119,16 @@ def build_network(settings: ImageSettings) -> tuple[Any, dict[str, Any]]:
         elif conv.padding:
             # Keras' own "same" puts the odd row and column of a strided convolution below and to the right.
             x = layers.ZeroPadding2D(conv.padding, data_format=data_format, name=conv.name + ".pad")(x)
-        outputs[conv.name] = x = _convolution(conv, padding, data_format)(x)
+        own = {"strides": conv.stride, "padding": padding, "data_format": data_format, "use_bias": False}
+        own["name"] = conv.name + ".conv"
+        if conv.groups == 1:
+            layer = layers.Conv2D(conv.outputs, conv.kernel, kernel_initializer="he_normal", **own)
+        else:
+            assert conv.groups == conv.inputs == conv.outputs
+            # Keras takes all channels for the fan-in of a depthwise kernel; it is the kernel's area.
+            he_normal = keras.initializers.RandomNormal(stddev=math.sqrt(2 / conv.kernel**2))
+            layer = layers.DepthwiseConv2D(conv.kernel, depthwise_initializer=he_normal, **own)
+        outputs[conv.name] = x = layer(x)
         return FusedBatchNormalization(data_format, name=conv.name + ".bn")(x)
 
     def activated(conv: Convolution, x: Any) -> Any:
@@ -146,17 +155,6 @@ def build_network(settings: ImageSettings) -> tuple[Any, dict[str, Any]]:
     assert_parameters(count_parameters(model), architecture.parameters(settings.classes))
     assert list(outputs) == [conv.name for conv in architecture.convolutions]
     return model, outputs
-
-
-def _convolution(conv: Convolution, padding: str, data_format: str) -> Any:
-    own = {"strides": conv.stride, "padding": padding, "data_format": data_format, "use_bias": False}
-    own["name"] = conv.name + ".conv"
-    if conv.groups == 1:
-        return layers.Conv2D(conv.outputs, conv.kernel, kernel_initializer="he_normal", **own)
-    assert conv.groups == conv.inputs == conv.outputs
-    # Keras takes all channels for the fan-in of a depthwise kernel; it is the kernel's area.
-    he_normal = keras.initializers.RandomNormal(stddev=math.sqrt(2 / conv.kernel**2))
-    return layers.DepthwiseConv2D(conv.kernel, depthwise_initializer=he_normal, **own)
 
 
 VECTORS = {"weight": "gamma", "bias": "beta", "running_mean": "moving_mean", "running_var": "moving_variance"}

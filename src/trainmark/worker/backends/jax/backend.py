@@ -64,11 +64,9 @@ def loss_scale(precision: Precision, recipe: Recipe) -> DynamicScale | None:
     """
     if not precision.scaled:
         return None
-    steps = jnp.zeros((), jnp.int32)
-    if recipe.loss_scale is None:
-        return DynamicScale(fin_steps=steps, scale=jnp.float32(65536.0))
-    never = 2_000_000_000
-    return DynamicScale(growth_interval=never, fin_steps=steps, scale=jnp.float32(recipe.loss_scale))
+    grows = {} if recipe.loss_scale is None else {"growth_interval": 2_000_000_000}
+    scale = jnp.float32(65536.0 if recipe.loss_scale is None else recipe.loss_scale)
+    return DynamicScale(fin_steps=jnp.zeros((), jnp.int32), scale=scale, **grows)
 
 
 Batch = tuple[Any, ...]  # this rank's part of global arrays
@@ -256,11 +254,25 @@ class JaxTraining(Training):
         loss_of: Callable[..., Any],
         update: optax.GradientTransformation,
     ) -> None:
-        """Make the state on the device: ``weights`` returns parameters and running statistics, and may be traced."""
+        """Make the state on the device, by one program: ``weights`` returns parameters and running statistics.
+
+        It is the same on every rank, but running statistics are each rank's own: with several they have a first axis
+        for the ranks.
+        """
+        group, scale = self.ranks, loss_scale(self.precision, self.settings.recipe)
         self._loss_of, self._update = loss_of, update
-        axis = None if self.ranks.alone else RANKS
+        axis = None if group.alone else RANKS
         self._step = make_step(loss_of, update, self.rates, axis, self.parts, self.prepared)
-        self.state = self._fresh_state(weights)
+
+        def fresh() -> TrainState:
+            params, batch_stats = weights()
+            if not group.alone:
+                batch_stats = self.of_ranks(batch_stats, group.place.world_size)
+            step, taken = jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32)
+            return TrainState(step, params, batch_stats, update.init(params), scale, taken)
+
+        placed = TrainState(group.shared, group.shared, group.split, group.shared, group.shared, group.shared)
+        self.state = jax.jit(fresh, out_shardings=None if group.alone else placed)()
         self._run: Callable[[TrainState, Batch], Any] | None = None
         # The trace of the program that is run.
         self._traced: Any = None
@@ -283,23 +295,6 @@ class JaxTraining(Training):
     def of_ranks(self, batch_stats: Any, world_size: int) -> Any:
         """Return the state that each rank has of its own, with a first axis for the ranks: at first the same."""
         return jax.tree.map(lambda s: jnp.broadcast_to(s, (world_size, *s.shape)), batch_stats)
-
-    def _fresh_state(self, weights: Callable[[], tuple[Any, Any]]) -> TrainState:
-        """Return the state before the first step, made by one program, the same on every rank.
-
-        Running statistics are each rank's own, so with several ranks they have a first axis for them.
-        """
-        group, scale = self.ranks, loss_scale(self.precision, self.settings.recipe)
-
-        def fresh() -> TrainState:
-            params, batch_stats = weights()
-            if not group.alone:
-                batch_stats = self.of_ranks(batch_stats, group.place.world_size)
-            step, taken = jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32)
-            return TrainState(step, params, batch_stats, self._update.init(params), scale, taken)
-
-        placed = TrainState(group.shared, group.shared, group.split, group.shared, group.shared, group.shared)
-        return jax.jit(fresh, out_shardings=None if group.alone else placed)()
 
     def scale_of_loss(self) -> float:
         """Return the factor of the loss in the step's backward pass; 1 for the precisions that do not scale."""
@@ -333,19 +328,6 @@ class JaxTraining(Training):
         if self._traced is not None:
             return self._traced.jaxpr.jaxpr
         return jax.make_jaxpr(self._run)(self.state, self.batch).jaxpr
-
-    def own_gradients(self) -> Any:
-        """Return the gradients of this rank's current batch before any exchange, as a tree."""
-        params, batch_stats = self._own_weights()
-        # Scaled as the step's, so that what FP16 rounds away is the same.
-        batch, scale = self.read_batch(), self.scale_of_loss()
-
-        def scaled(params: Any) -> Any:
-            loss, _ = self._loss_of(params, batch_stats, batch)
-            return loss * scale
-
-        _, gradients = jax.jit(jax.value_and_grad(scaled))(params)
-        return jax.tree.map(lambda found: np.asarray(found, np.float32) / scale, gradients)
 
     def read_batch(self) -> tuple[Any, ...]:
         return tuple(np.asarray(array.addressable_data(0)) for array in self.batch)
@@ -497,8 +479,8 @@ class NamedTraining(JaxTraining):
 
     def config_of(self, weight: Any, rows: int, axes: Mapping[str, Any], **others: Any) -> ObservedConfig:
         """Return the observed settings, of the first product and of a ``weight``; so many ``rows`` were passed."""
-        (kind, _), own = (
-            next(iter(self.first.values())),
+        kind, own = (
+            next(iter(self.first.values()))[0],
             {**others, "compile_cache_hits": self._clock.cache_hits},
         )
         return ObservedConfig(kind, str(weight.dtype), rows, **tf32_switches(), axes=axes, others=own)

@@ -19,7 +19,6 @@ from mxnet.gluon import HybridBlock
 from ...core.choices import find_precision, one_of, refuse_gaps
 from ...core.facts import PROCESS, Facts, cpu_name, peak_resident_bytes
 from ...core.outcomes import UNSUPPORTED, RunError
-from ...core.peers import Peers
 from ...core.place import Place
 from ...core.precision import Precision
 from ...core.settings import Recipe, Settings
@@ -67,10 +66,10 @@ class LossScale:
             yield loss if self.fixed is None else loss * self.fixed
 
 
-def dtype_name(array: Any) -> str:
+def type_name(dtype: Any) -> str:
     """Return ``float32``, ``float16`` or ``bfloat16``: for numpy the last is a structure."""
-    dtype = np.dtype(array.dtype)
-    return "bfloat16" if dtype.names else str(dtype)
+    known = np.dtype(dtype)
+    return "bfloat16" if known.names else str(known)
 
 
 def _has_avx512() -> bool:
@@ -180,11 +179,11 @@ class Progress(DeviceTimers):
             self._changed.notify_all()
 
 
-def in_engine(function: Callable[[], int]) -> int:
-    """Return the result of ``function`` in a thread that computes."""
+def engine_threads() -> int:
+    """Return the number of threads that OpenMP would start for an operator, by a thread of the engine that computes."""
     answer: list[int] = []
-    done = threading.Event()
-    note = _FUNCTION(lambda _context, _parameter: answer.append(function()))
+    openmp, done = ctypes.CDLL("libgomp.so.1"), threading.Event()
+    note = _FUNCTION(lambda _context, _parameter: answer.append(int(openmp.omp_get_max_threads())))
     give_up = _DELETER(lambda _parameter: done.set())
     push(note, give_up, 0, (), _NORMAL)
     done.wait()
@@ -247,7 +246,7 @@ class MXNetTraining(Training):
         self._progress = Progress(slots_for(settings.steps), weights)
         collective = Collective(place)
         if place.world_size > 1:
-            collective = COLLECTIVES[settings.collective](Peers(place, self._progress.fail))
+            collective = COLLECTIVES[settings.collective](place, self._progress.fail)
         super().__init__(settings, collective, self._progress, self.to_batch_of(settings), feed)
 
         recipe = settings.recipe
@@ -303,7 +302,7 @@ class MXNetTraining(Training):
             device="cpu" if cpu else "cuda",
             device_name=cpu_name() if cpu else "GPU",
             parameters=count_parameters(self.model),
-            threads=in_engine(collectives.openmp_threads),
+            threads=engine_threads(),
             implementation="sgd, in the workers",
             loss_scaled=self.precision.scaled,
             compiler_mode=COMPILERS[self.settings.compiler],

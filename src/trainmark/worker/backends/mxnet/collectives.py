@@ -1,11 +1,10 @@
 """The device of a rank in MXNet, and the exchange of gradients: MXNet's parameter server, or Horovod."""
 
-import ctypes
 import os
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any
 
 import mxnet as mx
@@ -21,11 +20,6 @@ def choose_context(requested: str, place: Place) -> Any:
     """Return the device of this rank; raise ``RunError`` if it does not exist."""
     index = own_gpu("MXNet", requested, 0 if requested == "cpu" else mx.context.num_gpus(), place)
     return mx.cpu() if index is None else mx.gpu(index)
-
-
-def openmp_threads() -> int:
-    """Return the number of threads that OpenMP would start for an operator of the calling thread."""
-    return int(ctypes.CDLL("libgomp.so.1").omp_get_max_threads())
 
 
 def algorithm_search() -> str:
@@ -52,7 +46,10 @@ END_S = 10.0
 
 
 class Collective(Ranks):
-    """Base class of gradient exchange; used as is for a single rank: Gluon's trainer updates the weights in place."""
+    """The exchange of gradients of a single rank: Gluon's trainer updates the weights in place.
+
+    Those of several ranks exchange all else over the plain connections of ``Peers``.
+    """
 
     divisor = 1  # the divisor of the sum of the ranks' gradients
 
@@ -61,34 +58,16 @@ class Collective(Ranks):
         return gluon.Trainer(parameters, "sgd", optimizer, kvstore=None)
 
 
-class SeveralRanks(Collective):
-    """Several ranks: everything but gradients goes over the plain connections of ``Peers``."""
-
-    def __init__(self, peers: Peers) -> None:
-        super().__init__(peers.place)
-        self._peers = peers
-
-    def barrier(self) -> None:
-        self._peers.barrier()
-
-    def gather(self, values: Sequence[int]) -> list[list[int]]:
-        return self._peers.gather(list(values))
-
-
-class ParameterServer(SeveralRanks):
+class ParameterServer(Collective, Peers):
     """MXNet's ``dist_sync``: gradients are pushed to servers, summed there and pulled, one server a node.
 
     The update happens in the workers (``update_on_kvstore=False``), because an optimizer on the servers cannot be
     given a new learning rate.
     """
 
-    backend = "kvstore dist_sync"
-
-    def __init__(self, peers: Peers) -> None:
-        super().__init__(peers)
-        place = peers.place
-        self.divisor = place.world_size
-        assert place.address is not None
+    def __init__(self, place: Place, on_lost: Callable[[RunError], None]) -> None:
+        super().__init__(place, on_lost)
+        self.backend, self.divisor = "kvstore dist_sync", place.world_size
         # Of ps-lite: https://mxnet.apache.org/versions/1.9.1/api/faq/distributed_training. ZeroMQ connects to names,
         # but listens only on numeric addresses.
         os.environ.update(
@@ -99,9 +78,13 @@ class ParameterServer(SeveralRanks):
             DMLC_NODE_HOST=place.numeric_address_of(place.rank),
         )
         roles = ["scheduler"] * (place.rank == 0) + ["server"] * (place.local_rank == 0)
-        self._helpers = [_start(role) for role in roles]
+        command, none = [sys.executable, "-c", SERVER, str(os.getpid())], subprocess.DEVNULL
+        self._helpers = [
+            subprocess.Popen(command, env={**os.environ, "DMLC_ROLE": role}, stdin=none, stdout=none)
+            for role in roles
+        ]
         os.environ["DMLC_ROLE"] = "worker"
-        self._store: Any = peers.run(lambda: mx.kv.create("dist_sync"))
+        self._store: Any = self.run(lambda: mx.kv.create("dist_sync"))
 
     def counted(self) -> int:
         return int(self._store.num_workers)
@@ -116,14 +99,14 @@ class ParameterServer(SeveralRanks):
         trainer = gluon.Trainer(parameters, "sgd", optimizer, kvstore=self._store, update_on_kvstore=False)
         trainer._init_kvstore()
         trainer._init_params()
-        self._peers.run(mx.nd.waitall)
-        self._peers.barrier()
+        self.run(mx.nd.waitall)
+        self.barrier()
         return trainer
 
     def leave(self) -> None:
-        self._peers.barrier()
+        self.barrier()
         # The trainer holds the store as well; its handle is what the servers wait for.
-        self._peers.run(self._store.__del__)
+        self.run(self._store.__del__)
         self._store.handle = mx.base.KVStoreHandle()
         for helper in self._helpers:
             try:
@@ -131,21 +114,19 @@ class ParameterServer(SeveralRanks):
             except subprocess.TimeoutExpired:
                 helper.kill()
                 helper.wait()
-        self._peers.leave()
+        super().leave()
 
 
-class Horovod(SeveralRanks):
+class Horovod(Collective, Peers):
     """Horovod over gloo: a ring of all ranks, which rank 0's rendezvous server brings together."""
 
-    backend = "horovod gloo"
-
-    def __init__(self, peers: Peers) -> None:
-        super().__init__(peers)
-        self._hvd, place = import_horovod(), peers.place
+    def __init__(self, place: Place, on_lost: Callable[[RunError], None]) -> None:
+        super().__init__(place, on_lost)
+        self.backend, self._hvd = "horovod gloo", import_horovod()
         self._rendezvous: Any = _start_rendezvous(place) if place.rank == 0 else None
         port = 0 if self._rendezvous is None else self._rendezvous.server_port
-        os.environ.update(_horovod_variables(place, peers.gather(port)[0]))
-        peers.run(self._hvd.init)
+        os.environ.update(_horovod_variables(place, self.gather(port)[0]))
+        self.run(self._hvd.init)
 
     def counted(self) -> int:
         return int(self._hvd.size())
@@ -155,12 +136,12 @@ class Horovod(SeveralRanks):
         return self._hvd.DistributedTrainer(parameters, "sgd", optimizer)
 
     def leave(self) -> None:
-        self._peers.barrier()
-        self._peers.run(self._hvd.shutdown)
-        self._peers.barrier()
+        self.barrier()
+        self.run(self._hvd.shutdown)
+        self.barrier()
         if self._rendezvous is not None:
             self._rendezvous.shutdown()
-        self._peers.leave()
+        super().leave()
 
 
 def import_horovod() -> Any:
@@ -176,16 +157,7 @@ def import_horovod() -> Any:
     return hvd
 
 
-COLLECTIVES: dict[str, type[SeveralRanks]] = {"native": ParameterServer, "horovod": Horovod}
-
-
-def _start(role: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-c", SERVER, str(os.getpid())],
-        env={**os.environ, "DMLC_ROLE": role},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-    )
+COLLECTIVES: dict[str, type[ParameterServer | Horovod]] = {"native": ParameterServer, "horovod": Horovod}
 
 
 def _start_rendezvous(place: Place) -> Any:

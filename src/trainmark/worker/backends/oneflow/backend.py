@@ -65,7 +65,11 @@ def make_graph(
             # As torch's ``cudnn.benchmark``: convolutions are tried out when the graph is compiled.
             self.config.enable_cudnn_conv_heuristic_search_algo(False)
             if mixed is not None:
-                _enable_mixed(self.config, mixed)
+                enable = self.config.enable_amp
+                takes_type = "dtype" in inspect.signature(enable).parameters
+                if not takes_type and mixed != "float16":
+                    raise RunError(UNSUPPORTED, f"the graphs of OneFlow {flow.__version__} have no {mixed}")
+                enable(True, **({"dtype": getattr(flow, mixed)} if takes_type else {}))
             if mixed == "float16" and scale is None:
                 self.set_grad_scaler(flow.amp.GradScaler(init_scale=2.0**16))
             elif mixed == "float16":
@@ -79,13 +83,6 @@ def make_graph(
             return loss
 
     return TrainGraph()
-
-
-def _enable_mixed(config: Any, dtype: str) -> None:
-    takes_type = "dtype" in inspect.signature(config.enable_amp).parameters
-    if not takes_type and dtype != "float16":
-        raise RunError(UNSUPPORTED, f"the graphs of OneFlow {flow.__version__} have no {dtype}")
-    config.enable_amp(True, **({"dtype": getattr(flow, dtype)} if takes_type else {}))
 
 
 def rates_in_graph(optimizer: Any, recipe: Recipe, epoch_samples: int, global_batch: int) -> Any:

@@ -73,14 +73,6 @@ def tf32_switches() -> dict[str, Any]:
     return {"tf32_matmul": bool(core.get_cublas_switch()), "tf32_convolution": bool(core.get_cudnn_switch())}
 
 
-def loss_scaler(precision: Precision, recipe: Recipe) -> Any | None:
-    """Return the gradient scaler, or None for a precision that needs none; with a fixed scale it never changes."""
-    if not precision.scaled:
-        return None
-    fixed = {"init_loss_scaling": recipe.loss_scale, "use_dynamic_loss_scaling": False}
-    return paddle.amp.GradScaler(**({} if recipe.loss_scale is None else fixed))
-
-
 NONE = "none"
 BACKENDS: dict[str, str | None] = {NONE: None, "to_static": None, "to_static-cinn": "CINN"}
 
@@ -93,11 +85,6 @@ def compile_learner(learner: nn.Layer, name: str, specification: list[Any]) -> N
     """
     if name != NONE:
         paddle.jit.to_static(learner, input_spec=specification, backend=BACKENDS[name], full_graph=True)
-
-
-def programs(learner: nn.Layer) -> int:
-    """Return how many programs were compiled so far: none for a learner that runs operator by operator."""
-    return len(getattr(learner.forward, "program_cache", ()))
 
 
 @contextmanager
@@ -163,12 +150,6 @@ def steps_of(powers: Sequence[float], recipe: AdamRecipe) -> int | None:
             count = math.log(power) / math.log(beta)
             return round(count) - 1 if count * 2.0**-23 < -0.5 * math.log(beta) else None
     return None
-
-
-def load(tensors: Mapping[str, Any], weights: Mapping[str, Any]) -> None:
-    """Copy numpy arrays into the tensors of the same names."""
-    for name, tensor in tensors.items():
-        tensor.set_value(np.ascontiguousarray(_transposed(name, weights[name])))
 
 
 def read(tensors: Mapping[str, Any]) -> dict[str, Any]:
@@ -281,7 +262,9 @@ class PaddleTraining(Training):
         # ``step(index)`` chooses the rate of a step.
         self._schedule = LambdaDecay(1.0, self.rates.__getitem__)
         self.optimizer = self.make_optimizer(parameters, self._schedule)
-        self.scaler = loss_scaler(self.precision, settings.recipe)
+        scale = settings.recipe.loss_scale
+        fixed = {} if scale is None else {"init_loss_scaling": scale, "use_dynamic_loss_scaling": False}
+        self.scaler = paddle.amp.GradScaler(**fixed) if self.precision.scaled else None
         # One number a step, which stays on the device until the window is over.
         self._losses: list[Any] = []
 
@@ -335,7 +318,8 @@ class PaddleTraining(Training):
         return gradients
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
-        load(self.named_tensors(), weights)
+        for name, tensor in self.named_tensors().items():
+            tensor.set_value(np.ascontiguousarray(_transposed(name, weights[name])))
 
     def read_weights(self) -> dict[str, Any]:
         return read(self.named_tensors())
@@ -389,21 +373,17 @@ class PaddleTraining(Training):
 
     def compiled_programs(self) -> int:
         """Return the programs of the first step; raise ``RunError`` (invalid) for an unexpected number."""
-        compiled, expected = programs(self._learner), int(self.settings.compiler != NONE)
+        compiled, expected = self.compilations(), int(self.settings.compiler != NONE)
         if compiled != expected:
             raise RunError(INVALID, f"the first step made {compiled} compiled programs, not {expected}")
         return compiled
 
-    def compiled_program(self) -> Any:
-        """Return the program of the current batch, as it was compiled."""
-        concrete, _ = self._learner.forward.get_concrete_program(*self.batch)
-        return concrete.main_program
-
     def compile_s(self) -> float | None:
         return self._compile_s
 
-    def compilations(self) -> int | None:
-        return programs(self._learner)
+    def compilations(self) -> int:
+        """Return how many programs were compiled so far: none for a learner that runs operator by operator."""
+        return len(getattr(self._learner.forward, "program_cache", ()))
 
     def own_losses(self) -> list[float]:
         return [float(loss) for loss in paddle.stack(self._losses).tolist()]

@@ -71,8 +71,19 @@ class Group(Ranks):
         super().__init__(place)
         if place.world_size > 1:
             self.backend = "nccl" if device == "cuda" else "gloo"
-            gpu = paddle.device.get_device().partition(":")[2] or "0"
-            os.environ.update(variables(place, self.backend, gpu))
+            endpoints = [
+                f"{place.address_of(rank)}:{place.port_of(rank)}" for rank in range(place.world_size)
+            ]
+            # The variables of Paddle's launcher: each rank has its own address and port.
+            os.environ.update(
+                PADDLE_TRAINER_ID=str(place.rank),
+                PADDLE_TRAINERS_NUM=str(place.world_size),
+                PADDLE_TRAINER_ENDPOINTS=",".join(endpoints),
+                PADDLE_CURRENT_ENDPOINT=endpoints[place.rank],
+                PADDLE_MASTER=f"{place.address}:{place.port}",
+                PADDLE_DISTRI_BACKEND=self.backend,
+                FLAGS_selected_gpus=paddle.device.get_device().partition(":")[2] or "0",
+            )
             dist.init_parallel_env()
 
     def wrap(self, learner: nn.Layer) -> nn.Layer:
@@ -126,17 +137,3 @@ class Group(Ranks):
         if self.backend is not None:
             self.barrier()
             dist.destroy_process_group()
-
-
-def variables(place: Place, backend: str, gpu: str) -> dict[str, str]:
-    """Return the variables of Paddle's launcher for this rank; each rank has its own address and port."""
-    endpoints = [f"{place.address_of(rank)}:{place.port_of(rank)}" for rank in range(place.world_size)]
-    return {
-        "PADDLE_TRAINER_ID": str(place.rank),
-        "PADDLE_TRAINERS_NUM": str(place.world_size),
-        "PADDLE_TRAINER_ENDPOINTS": ",".join(endpoints),
-        "PADDLE_CURRENT_ENDPOINT": endpoints[place.rank],
-        "PADDLE_MASTER": f"{place.address}:{place.port}",
-        "PADDLE_DISTRI_BACKEND": backend,
-        "FLAGS_selected_gpus": gpu,
-    }

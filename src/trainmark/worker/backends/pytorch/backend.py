@@ -13,19 +13,30 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from ...core.arguments import NATIVE
 from ...core.backend import Observation, hooked, repeated
 from ...core.choices import find_precision, refuse_gaps, require_version
 from ...core.facts import PROCESS, Facts, ObservedConfig, cpu_name
 from ...core.feed import LoadedFeed, Numbered
 from ...core.place import Place
 from ...core.precision import Precision, require_capability
-from ...core.settings import Recipe, Settings
+from ...core.settings import Settings
 from ...core.training import NONE, Training
 from ...core.window import DeviceTimers, EventTimers, HostTimers, slots_for
 from ...pytorch_fast import compilers
 from ...pytorch_fast.scaled_linear import OPERAND, operand_type, products_in_fp8
 from ...tasks.products import NamedProducts, ObservedLayers, ObservedProduct, observe_product
-from .collectives import Exchange, Group, WhileComputed, check_gradients, choose_device, choose_exchange
+from .collectives import (
+    DDP,
+    FLAT,
+    FLAT_16,
+    Exchange,
+    Group,
+    InOnePiece,
+    WhileComputed,
+    check_gradients,
+    choose_device,
+)
 
 PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16", "fp16", "bf16", "fp8")
 """The precisions; autocast casts the weights for each use."""
@@ -45,23 +56,6 @@ def choose_precision(name: str, device: Any) -> Precision:
     torch.backends.cuda.matmul.allow_tf32 = precision.tf32
     torch.backends.cudnn.allow_tf32 = precision.tf32
     return precision
-
-
-def autocast(precision: Precision, device: Any) -> "AbstractContextManager[Any]":
-    """Return the context in which the forward pass and the loss run; it can be entered again and again."""
-    if not precision.mixed:
-        return nullcontext()
-    return torch.autocast(device.type, dtype=getattr(torch, precision.compute))
-
-
-def loss_scaler(precision: Precision, recipe: Recipe, device: Any, kind: Any = torch.amp.GradScaler) -> Any:
-    """Return the gradient scaler; for the precisions that do not scale, one that does nothing.
-
-    ``kind`` is torch's scaler or one made of it. With a fixed scale it never grows. Together with the fused
-    SGD it reads nothing back to the host: the kernel takes the scale and the overflow flag from the device.
-    """
-    fixed = {"init_scale": recipe.loss_scale, "growth_interval": 1_000_000_000}
-    return kind(device.type, enabled=precision.scaled, **({} if recipe.loss_scale is None else fixed))
 
 
 def load(tensors: Mapping[str, Any], weights: Mapping[str, Any]) -> None:
@@ -106,17 +100,16 @@ LOSSES = ("_log_softmax", "logsumexp", "binary_cross_entropy_with_logits")
 """The operators, without their overloads, that the losses of logits come down to."""
 
 
-class LossTypes(TorchDispatchMode):
-    """While it is entered, it notes the type of the operand of each of ``LOSSES``; a fused kernel shows none."""
+class Operators(TorchDispatchMode):
+    """While it is entered, ``note`` gets each operator's name, without its overload, and its arguments."""
 
-    def __init__(self) -> None:
+    def __init__(self, note: Callable[[str, Sequence[Any]], None]) -> None:
         super().__init__()
-        self.types: dict[str, str] = {}
+        self._note = note
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Do the operation, and note its operand's type."""
-        if func.overloadpacket.__name__ in LOSSES and isinstance(args[0], torch.Tensor):
-            self.types["softmax of the logits"] = type_name(args[0].dtype)
+        """Note the operation, and do it."""
+        self._note(func.overloadpacket.__name__, args)
         return func(*args, **(kwargs or {}))
 
 
@@ -211,8 +204,12 @@ class PyTorchTraining(Training):
                     parameters["capturable"] = True
         self.exchange = self.choose_exchange(static_graph=settings.compiler == NONE and self.parts == 1)
         self.network = self.compile(self.exchange.wrap(model), inductor)
-        self.scaler = loss_scaler(self.precision, settings.recipe, self._device, self.scaler_kind)
-        self.autocast = autocast(self.precision, self._device)
+        device, scale = self._device.type, settings.recipe.loss_scale
+        # With a fixed scale it never grows. With the fused SGD it reads nothing back to the host: the kernel takes the
+        # scale and the overflow flag from the device.
+        fixed = {} if scale is None else {"init_scale": scale, "growth_interval": 1_000_000_000}
+        self.scaler = self.scaler_kind(device, enabled=self.precision.scaled, **fixed)
+        self.autocast: Any = torch.autocast(device, self._compute) if self.precision.mixed else nullcontext()
         # The losses stay on the device, one element a step, until the window is over.
         self._losses = torch.full((settings.steps,), float("nan"), device=self._device)
         self._loss_of = list(self._losses.unbind())
@@ -222,9 +219,18 @@ class PyTorchTraining(Training):
         return compilers.captures(self.settings.compiler)
 
     def choose_exchange(self, static_graph: bool) -> Exchange:
-        """Return the exchange of gradients; ``static_graph``: every step is the same."""
-        gradients, recorded = self.settings.gradients, self.is_recorded()
-        return choose_exchange(gradients, self.ranks, self._device, self._compute, static_graph, recorded)
+        """Return the exchange of gradients that the settings name; for a rank on its own one that does nothing.
+
+        ``static_graph`` promises DistributedDataParallel that every step is the same, which it cannot take of a
+        compiled network. Of a recorded step the native exchange is ``flat``.
+        """
+        name = self.settings.gradients
+        if self.ranks.backend is None:
+            return Exchange()
+        if name == DDP or (name == NATIVE and not self.is_recorded()):
+            return WhileComputed(self._device, static_graph)
+        narrow = self._compute if name == FLAT_16 else None
+        return InOnePiece(FLAT if name == NATIVE else name, self.ranks.place.world_size, narrow)
 
     def compile(self, network: nn.Module, inductor: Mapping[str, Any]) -> Any:
         """Return the network as the run's compiler makes it; see ``compile_model`` for ``inductor``."""
@@ -363,15 +369,24 @@ class PyTorchTraining(Training):
             self.model.zero_grad(set_to_none=True)
 
     def _loss_types(self) -> dict[str, str]:
-        """Return the types of loss and logits in the step's own forward pass of the first part of the batch."""
+        """Return the types of loss and logits in the step's own forward pass of the first part of the batch.
+
+        A fused kernel shows no type of the logits.
+        """
+        types: dict[str, str] = {}
+
+        def note(operator: str, given: Sequence[Any]) -> None:
+            if operator in LOSSES and isinstance(given[0], torch.Tensor):
+                types["softmax of the logits"] = type_name(given[0].dtype)
+
         whole, alone = self.batch, self.by_itself
         self.batch, self.by_itself = self.first_part(whole), True
         try:
-            with torch.no_grad(), LossTypes() as observed:
+            with torch.no_grad(), Operators(note):
                 _, loss = self._forward()
         finally:
             self.batch, self.by_itself = whole, alone
-        return {**observed.types, "loss": type_name(loss.dtype)}
+        return {**types, "loss": type_name(loss.dtype)}
 
     def first_part(self, batch: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the samples of a batch that are passed at once, in the form for ``_forward``."""

@@ -112,23 +112,6 @@ def check_gradients(name: str, compute: Any, captured: bool) -> None:
         raise RunError(UNSUPPORTED, f"gradients {FLAT_16} needs a precision that computes in 16 bits")
 
 
-def choose_exchange(
-    name: str, group: Group, device: Any, compute: Any, static_graph: bool, captured: bool
-) -> "Exchange":
-    """Return the exchange of that name; for a rank on its own one that does nothing.
-
-    ``static_graph`` promises DistributedDataParallel that every step is the same, which it cannot take of a compiled
-    network. Of a captured step the native exchange is ``flat``.
-    """
-    if group.backend is None:
-        return Exchange()
-    if name == NATIVE and captured:
-        name = FLAT
-    if name in (NATIVE, DDP):
-        return WhileComputed(device, static_graph)
-    return InOnePiece(name, group.place.world_size, compute if name == FLAT_16 else None)
-
-
 PIECE_BYTES = 1 << 28
 
 

@@ -20,7 +20,7 @@ from ...core.facts import PROCESS, Facts, ObservedConfig, assert_parameters, cpu
 from ...core.optimizers import Moments
 from ...core.place import Place
 from ...core.precision import Precision, require_capability
-from ...core.settings import ADAM, LAMB, AdamRecipe, Recipe, Settings
+from ...core.settings import LAMB, AdamRecipe, Recipe, Settings
 from ...core.training import Training
 from ...core.window import HostTimers, slots_for
 from ...tasks.products import observe_product
@@ -122,14 +122,15 @@ class AdamW:
     """w = w - lr (a + d w), with a of Adam in its first form: epsilon is added to the root of the corrected moment.
 
     Not ``keras.optimizers.AdamW``, which adds epsilon before the correction, as the kernel does too: here the kernel
-    gets an epsilon that is corrected as well. It updates moments and weights in one pass.
+    gets an epsilon that is corrected as well. It updates moments and weights in one pass. Adam is this without a decay.
     """
 
-    name, kernel = "AdamW", "ResourceApplyAdam"
+    kernel = "ResourceApplyAdam"
 
     def __init__(self, variables: Sequence[Any], decays: Sequence[bool], recipe: AdamRecipe) -> None:
         """Take the Keras variables, and for each whether it decays; make the moments, zero."""
-        self._recipe, self.first, self.second = recipe, _zeros(variables), _zeros(variables)
+        self.name, self._recipe = recipe.optimizer_name, recipe
+        self.first, self.second = _zeros(variables), _zeros(variables)
         decay = [recipe.weight_decay if decays_too else 0.0 for decays_too in decays]
         self._parts = list(zip(variables, self.first, self.second, decay))
         self.steps = tf.Variable(0.0, trainable=False, dtype=tf.float32)
@@ -163,12 +164,6 @@ class AdamW:
             )
 
 
-class Adam(AdamW):
-    """The same without a decay."""
-
-    name = "Adam"
-
-
 class Lamb(AdamW):
     """LAMB of You et al. (https://arxiv.org/abs/1904.00962), by TensorFlow's operations.
 
@@ -176,7 +171,7 @@ class Lamb(AdamW):
     what does not decay moves as by Adam.
     """
 
-    name, kernel = "LAMB", "operations"
+    kernel = "operations"
 
     def apply(self, gradients: Sequence[Any], rate: Any) -> None:
         """Update the variables at the learning rate ``rate`` (scalar, FP32)."""
@@ -197,7 +192,7 @@ class Lamb(AdamW):
 def make_optimizer(variables: Sequence[Any], decays: Sequence[bool], recipe: Recipe) -> AdamW | Momentum:
     """Return the optimizer of a recipe."""
     if isinstance(recipe, AdamRecipe):
-        return {ADAM: Adam, LAMB: Lamb}.get(recipe.optimizer, AdamW)(variables, decays, recipe)
+        return (Lamb if recipe.optimizer == LAMB else AdamW)(variables, decays, recipe)
     return Momentum(variables, decays, recipe)
 
 
