@@ -144,7 +144,7 @@ def open_paddle(settings: Any, place: Any) -> Any:
 
 def open_jax(settings: Any, place: Any) -> Any:
     group = worker("backends.jax.collectives").Group(place, "cpu")
-    return worker("backends.jax.loading").open_images(settings, group)
+    return worker("backends.jax.loading").open_images(settings, place, group)
 
 
 def open_mindspore(settings: Any, place: Any) -> Any:

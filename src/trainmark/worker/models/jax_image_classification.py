@@ -20,8 +20,6 @@ from jax.extend.core import jaxprs_in_params
 from ..backends.jax.backend import JaxTraining, optimizer, tf32_switches
 from ..core.backend import Observation
 from ..core.facts import ObservedConfig, assert_parameters
-from ..core.feed import Feed
-from ..core.place import Place
 from ..core.precision import Precision
 from ..tasks.image_classification import observing
 from ..tasks.image_classification.architectures import ARCHITECTURES, NORM_EPSILON, NORM_MOMENTUM, Convolution
@@ -266,11 +264,6 @@ class JaxImageTraining(JaxTraining, ImageTraining):
         """Bring this rank's images (batch, 3, size, size) in float32 and labels (batch,) in int64 to the device."""
         images = np.ascontiguousarray(images.transpose(0, 2, 3, 1)).astype(self.precision.compute)
         return self.ranks.part(images), self.ranks.part(labels.astype(np.int32))
-
-    def open_loader(self, settings: ImageSettings, _place: Place) -> Feed:
-        from ..backends.jax.loading import open_images
-
-        return open_images(settings, self.ranks)
 
     def _normalise(self, images: Any) -> Any:
         """Return the network's input: bytes get mean 0 and deviation 1 by channel; what is normalised stays.

@@ -10,8 +10,6 @@ from ..backends.mindspore import backend
 from ..backends.mindspore.backend import CONVOLUTIONS, MindSporeTraining, Output
 from ..core.backend import Observation, hooked
 from ..core.facts import ObservedConfig, assert_parameters
-from ..core.feed import Feed
-from ..core.place import Place
 from ..tasks.image_classification import observing
 from ..tasks.image_classification.architectures import ARCHITECTURES, NORM_EPSILON, NORM_MOMENTUM, Convolution
 from ..tasks.image_classification.settings import ImageRecipe, ImageSettings
@@ -165,11 +163,6 @@ class MindSporeImageTraining(MindSporeTraining, ImageTraining):
     def own_pass(self) -> Observation:
         """Pass the batch forward and backward with the step's own network and loss, operator by operator."""
         return Observation(self.observe_pass()[2])
-
-    def open_loader(self, settings: ImageSettings, place: Place) -> Feed:
-        from ..backends.mindspore.loading import open_images
-
-        return open_images(settings, place)
 
     def network_input(self, batch: Any) -> Any:
         return batch[0].asnumpy()

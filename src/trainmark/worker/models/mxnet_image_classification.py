@@ -11,11 +11,9 @@ from mxnet import autograd
 from mxnet.gluon import HybridBlock, nn
 
 from ..backends.mxnet.backend import MXNetTraining, count_parameters, type_name
-from ..backends.mxnet.loading import ToDevice, open_images
+from ..backends.mxnet.loading import ToDevice
 from ..core.backend import Observation
 from ..core.facts import ObservedConfig, assert_parameters
-from ..core.feed import Feed
-from ..core.place import Place
 from ..tasks.image_classification import observing
 from ..tasks.image_classification.architectures import (
     ARCHITECTURES,
@@ -214,9 +212,6 @@ class MXNetImageTraining(MXNetTraining, ImageTraining):
 
     def to_batch_of(self, settings: ImageSettings) -> Callable[..., Any]:
         return ToDevice(settings, self.context)
-
-    def open_loader(self, settings: ImageSettings, place: Place) -> Feed:
-        return open_images(settings, place, self.context)
 
     def forward(self) -> tuple[Any, Any]:
         images, labels = self.batch

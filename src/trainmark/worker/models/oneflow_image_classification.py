@@ -7,8 +7,6 @@ from oneflow import nn
 from ..backends.oneflow.backend import OneFlowTraining, as_numpy, count_parameters, sgd
 from ..core.backend import Observation
 from ..core.facts import ObservedConfig, assert_parameters
-from ..core.feed import Feed
-from ..core.place import Place
 from ..tasks.image_classification import observing
 from ..tasks.image_classification.architectures import ARCHITECTURES, NORM_EPSILON, NORM_MOMENTUM, Convolution
 from ..tasks.image_classification.settings import ImageSettings
@@ -146,11 +144,6 @@ class OneFlowImageTraining(OneFlowTraining, ImageTraining):
         }
         self.optimizer.zero_grad(set_to_none=True)
         return Observation(gradients, float(as_numpy(loss)), as_numpy(logits), found)
-
-    def open_loader(self, settings: ImageSettings, place: Place) -> Feed:
-        from ..backends.oneflow.loading import open_images
-
-        return open_images(settings, place, self.device)
 
     def network_input(self, batch: Any) -> Any:
         return as_numpy(batch[0])

@@ -14,8 +14,6 @@ from ..backends.paddle import backend
 from ..backends.paddle.backend import NONE, PaddleTraining, type_name
 from ..core.backend import Observation, hooked
 from ..core.facts import ObservedConfig, assert_parameters
-from ..core.feed import Feed
-from ..core.place import Place
 from ..tasks.image_classification import observing
 from ..tasks.image_classification.architectures import ARCHITECTURES, NORM_EPSILON, NORM_MOMENTUM, Convolution
 from ..tasks.image_classification.settings import ImageSettings
@@ -158,11 +156,6 @@ class PaddleImageTraining(PaddleTraining, ImageTraining):
         if self.settings.layout == "nhwc":
             pixels = paddle.transpose(pixels, [0, 2, 3, 1])
         return pixels, paddle.to_tensor(labels)
-
-    def open_loader(self, settings: ImageSettings, place: Place) -> Feed:
-        from ..backends.paddle.loading import open_images
-
-        return open_images(settings, place)
 
     def _note(self, _layer: nn.Layer, _inputs: Any, output: Any) -> None:
         self._output = (type_name(output.dtype), tuple(output.shape))

@@ -233,6 +233,7 @@ class JaxTraining(Training):
             major, _, minor = str(self.device.compute_capability).partition(".")
             require_capability(settings.precision, (int(major), int(minor or 0)))
         self.ranks = Group(place, self.platform)
+        self.destination: tuple[Any, ...] = (self.ranks,)
         feed = None if settings.synthetic else self.open_loader(settings, place)
         marks = CompletionTimers(slots_for(settings.steps))
         super().__init__(settings, self.ranks, marks, self.to_batch, feed)

@@ -78,16 +78,16 @@ def _part(photos: Photos, epochs: Any, positions: range) -> Any:
     return collate([photos[Draw(position // len(photos), int(epochs[position]))] for position in positions])
 
 
-def open_images(settings: ImageSettings, group: Group) -> Feed:
+def open_images(settings: ImageSettings, place: Place, group: Group) -> Feed:
     """Start the loader processes of this rank and return the feed that they fill.
 
     Grain shuffles each epoch anew. The endless row of epochs is cut into batches, and of each ``world_size`` batches
     that follow one another a rank makes one. Neither order nor crops depend on the number of processes.
     """
-    photos = Photos(settings, group.place)
+    photos = Photos(settings, place)
     share = in_parts(settings.batch_per_device, settings.loader_workers, TASKS, TASKS)
     epochs = grain.MapDataset.range(len(photos)).seed(settings.seed).shuffle().repeat()
-    row = Row(partial(_part, photos, epochs), settings, group.place, share.in_batch)
+    row = Row(partial(_part, photos, epochs), settings, place, share.in_batch)
     single_threaded()
 
     def on_device(loaded: Any) -> tuple[Any, Any]:

@@ -231,6 +231,7 @@ class MXNetTraining(Training):
         if not mx.__version__.startswith("1.9."):
             raise RunError(UNSUPPORTED, f"MXNet 1.9 is needed; this is {mx.__version__}")
         self.context = collectives.choose_context(settings.device, place)
+        self.destination: tuple[Any, ...] = (self.context,)
         refuse_gaps(settings, place, "cpu" if self.context.device_type == "cpu" else "cuda")
         one_of("MXNet", "compiler", settings.compiler, COMPILERS)
         if settings.collective == "horovod" and place.world_size > 1:

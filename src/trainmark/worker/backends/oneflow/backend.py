@@ -138,6 +138,7 @@ class OneFlowTraining(Training):
         gpus = flow.cuda.device_count() if flow.cuda.is_available() else 0
         gpu = own_gpu("OneFlow", settings.device, gpus, place)
         self.device = flow.device("cpu") if gpu is None else flow.device("cuda", gpu)
+        self.destination: tuple[Any, ...] = (self.device,)
         refuse_gaps(settings, place, self.device.type)
         self.precision = find_precision("OneFlow", settings.precision, PRECISIONS)
         # Before anything is put on a GPU.

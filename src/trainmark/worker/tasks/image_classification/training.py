@@ -6,6 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ...core.feed import Feed
+from ...core.folders import import_backend
+from ...core.place import Place
 from ...core.task import Verified
 from ...core.training import Training
 from . import TASK
@@ -35,6 +38,14 @@ class ImageTraining(Training):
 
     forms: Mapping[str, str] = {}
     """The form of a data set that a loader takes, where it is no folder of images."""
+
+    destination: tuple[Any, ...] = ()
+    """What the framework's ``open_images`` takes besides: where its batches go."""
+
+    def open_loader(self, settings: Any, place: Place) -> Feed | None:
+        loading = import_backend(settings.framework, "loading")
+        feed: Feed = loading.open_images(settings, place, *self.destination)
+        return feed
 
     def network_input(self, _batch: Any) -> Any:
         """Return what the network gets of the images of a batch: numpy, (batch, 3, size, size), normalised."""
