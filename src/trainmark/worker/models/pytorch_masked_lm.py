@@ -20,57 +20,33 @@ def _norm(width: int) -> nn.LayerNorm:
     return nn.LayerNorm(width, eps=NORM_EPSILON)
 
 
-class Attention(nn.Module):
-    """Each position attends to all that are no padding; the norm is behind the sum."""
-
-    cudnn = False
+class Block(nn.Module):
+    """Attention to all positions that are no padding, and a perceptron; norms follow sums."""
 
     def __init__(self, model: Bert, dropout: float) -> None:
         super().__init__()
-        self.qkv = nn.Linear(model.width, 3 * model.width)
-        self.output = nn.Linear(model.width, model.width)
-        self.norm = _norm(model.width)
+        width, inner = model.width, model.inner
+        qkv, output = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.attention: Any = nn.ModuleDict({"qkv": qkv, "output": output, "norm": _norm(width)})
+        self.attention.cudnn = False
+        up, down = nn.Linear(width, inner), nn.Linear(inner, width)
+        self.mlp = nn.ModuleDict({"up": up, "down": down, "norm": _norm(width)})
         self._heads, self._dropout = model.heads, dropout
 
     def forward(self, x: Any, mask: Any) -> Any:
         """Map (batch, length, width) to the same shape; ``mask`` is true where a key is no padding."""
         batch, length, width = x.shape
+        attention, mlp, share = self.attention, self.mlp, self._dropout
         heads = (
             part.view(batch, length, self._heads, width // self._heads).transpose(1, 2)
-            for part in self.qkv(x).split(width, dim=2)
+            for part in attention["qkv"](x).split(width, dim=2)
         )
-        dropped = self._dropout if self.training else 0.0
-        attended = attend(heads, self.cudnn, attn_mask=mask, dropout_p=dropped)
-        output = self.output(attended.transpose(1, 2).reshape(batch, length, width))
-        return self.norm(x + functional.dropout(output, self._dropout, self.training))
-
-
-class Mlp(nn.Module):
-    """A product to four times the width, GELU, and a product back; the norm is behind the sum."""
-
-    def __init__(self, model: Bert, dropout: float) -> None:
-        super().__init__()
-        self.up = nn.Linear(model.width, model.inner)
-        self.down = nn.Linear(model.inner, model.width)
-        self.norm = _norm(model.width)
-        self._dropout = dropout
-
-    def forward(self, x: Any) -> Any:
-        """Map (batch, length, width) to the same shape."""
-        output = self.down(functional.gelu(self.up(x)))
-        return self.norm(x + functional.dropout(output, self._dropout, self.training))
-
-
-class Block(nn.Module):
-    """Attention, then the perceptron."""
-
-    def __init__(self, model: Bert, dropout: float) -> None:
-        super().__init__()
-        self.attention, self.mlp = Attention(model, dropout), Mlp(model, dropout)
-
-    def forward(self, x: Any, mask: Any) -> Any:
-        """Map (batch, length, width) to the same shape."""
-        return self.mlp(self.attention(x, mask))
+        dropped = share if self.training else 0.0
+        attended = attend(heads, attention.cudnn, attn_mask=mask, dropout_p=dropped)
+        output = attention["output"](attended.transpose(1, 2).reshape(batch, length, width))
+        x = attention["norm"](x + functional.dropout(output, share, self.training))
+        output = mlp["down"](functional.gelu(mlp["up"](x)))
+        return mlp["norm"](x + functional.dropout(output, share, self.training))
 
 
 class Words(nn.Module):
