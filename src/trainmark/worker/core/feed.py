@@ -124,6 +124,8 @@ class IndexedReader:
         self.produced.add(len(numbers), numbers)
         return arrays
 
+    __getitem__ = __call__  # as a data set of whole batches, by the numbers of their samples
+
 
 class Epochs:
     """The endless row of a data set's epochs, each a new order of all its samples, drawn from the seed alone."""

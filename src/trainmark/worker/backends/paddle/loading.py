@@ -1,12 +1,11 @@
 """``native``: paddle.io.DataLoader, whose processes read text and clicks by numbers, and images."""
 
 from collections.abc import Callable
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
 import paddle
-from paddle.io import DataLoader, Dataset
+from paddle.io import DataLoader
 
 from ...core.choices import one_of
 from ...core.feed import IndexedReader, LoadedFeed, Loader, Numbered, shard_batches
@@ -17,16 +16,6 @@ from ...core.settings import Settings
 from ...tasks.image_classification.decoding import Photos, collate, single_threaded
 from ...tasks.image_classification.images import DEVIATION, MEAN
 from ...tasks.image_classification.settings import ImageSettings
-
-
-class _Batches(Dataset):
-    """Whole batches by the numbers of their samples: each is made by one process, in one piece."""
-
-    def __init__(self, batch_of: Callable[[Any], tuple[Any, ...]]) -> None:
-        self.read = IndexedReader(batch_of)
-
-    def __getitem__(self, numbers: Any) -> Any:
-        return _with_array(self.read(numbers))
 
 
 def open_parts(
@@ -61,13 +50,13 @@ def open_parts(
 
 
 def open_numbers(data: Numbered, settings: Settings, place: Place) -> LoadedFeed:
-    """Start the loader processes of this rank, at most ``AHEAD``: each has a batch in hand."""
-    dataset, workers = _Batches(data.batch_of), min(settings.loader_workers, AHEAD)
+    """Start the loader processes of this rank, at most ``AHEAD``: each makes a batch in one piece."""
+    read, workers = IndexedReader(data.batch_of), min(settings.loader_workers, AHEAD)
     share = Parts(workers, AHEAD // max(workers, 1), 1)
     # A batch of samples is one index of the data.
     batches = ([own] for own in shard_batches(data.samples, settings.batch_per_device, place, settings.seed))
-    loader = Loader(data.samples, None, share.ahead, dataset.read.produced, workers)
-    return open_parts(dataset, batches, share, itemgetter(0), data.ready, loader)
+    loader = Loader(data.samples, None, share.ahead, read.produced, workers)
+    return open_parts(read, batches, share, lambda one: _with_array(one[0]), data.ready, loader)
 
 
 def _with_array(batch: Any) -> Any:

@@ -18,32 +18,28 @@ from ...tasks.image_classification.images import DEVIATION, MEAN, Draw
 from ...tasks.image_classification.settings import ImageSettings
 
 
-class _NumberedBatches(Dataset):
-    """Whole batches by the numbers of their samples: each is made by one process, in one piece."""
-
-    def __init__(self, batch_of: Callable[[Any], tuple[Any, ...]]) -> None:
-        self.read = IndexedReader(batch_of)
-
-    def __getitem__(self, numbers: Any) -> Any:
-        batch = self.read(numbers)
-        return batch if isinstance(batch, RunError) else tuple(map(torch.from_numpy, batch))
-
-
 def open_numbers(data: Numbered, settings: Settings, place: Place, device: Any) -> LoadedFeed:
-    """Start the loader processes of this rank, at most ``AHEAD``: each has a batch in hand; return their feed."""
-    batches, workers = _NumberedBatches(data.batch_of), min(settings.loader_workers, AHEAD)
+    """Start the loader processes of this rank, at most ``AHEAD``; return their feed.
+
+    Each batch is made by one process, in one piece.
+    """
+    read, workers = IndexedReader(data.batch_of), min(settings.loader_workers, AHEAD)
     each = AHEAD // workers if workers else 0
-    loader = DataLoader(
-        batches,
+    loader: DataLoader[Any] = DataLoader(
+        read,
         batch_size=None,
         sampler=shard_batches(data.samples, settings.batch_per_device, place, settings.seed),
         num_workers=workers,
-        collate_fn=as_it_is,
+        collate_fn=_tensors,
         pin_memory=device.type == "cuda",
         prefetch_factor=each or None,
     )
-    facts = Loader(data.samples, None, each * workers, batches.read.produced, workers)
+    facts = Loader(data.samples, None, each * workers, read.produced, workers)
     return LoadedFeed(iter(loader), data.ready, facts)
+
+
+def _tensors(batch: Any) -> Any:
+    return batch if isinstance(batch, RunError) else tuple(map(torch.from_numpy, batch))
 
 
 Batch = tuple[Any, Any]
