@@ -58,18 +58,6 @@ def choose_precision(name: str, device: Any) -> Precision:
     return precision
 
 
-def load(tensors: Mapping[str, Any], weights: Mapping[str, Any]) -> None:
-    """Copy numpy arrays into the tensors of the same names; the order of their elements in memory stays."""
-    with torch.no_grad():
-        for name, tensor in tensors.items():
-            value = torch.from_numpy(np.ascontiguousarray(weights[name]))
-            if is_sharded(tensor):
-                from torch.distributed.tensor import distribute_tensor
-
-                value = distribute_tensor(value.to(tensor.device), tensor.device_mesh, tensor.placements)
-            tensor.copy_(value)
-
-
 def whole(tensor: Any) -> Any:
     """Return a tensor with all of its elements: the ranks gather a sharded one, and all of them must call this."""
     return tensor.full_tensor() if is_sharded(tensor) else tensor
@@ -472,7 +460,15 @@ class PyTorchTraining(Training):
         super().close()
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
-        load(self.named_tensors(), weights)
+        """Load all parameters and running statistics; the order of their elements in memory stays."""
+        with torch.no_grad():
+            for name, tensor in self.named_tensors().items():
+                value = torch.from_numpy(np.ascontiguousarray(weights[name]))
+                if is_sharded(tensor):
+                    from torch.distributed.tensor import distribute_tensor
+
+                    value = distribute_tensor(value.to(tensor.device), tensor.device_mesh, tensor.placements)
+                tensor.copy_(value)
 
     def read_weights(self) -> dict[str, Any]:
         return read(self.named_tensors())
