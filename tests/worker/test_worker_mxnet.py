@@ -55,12 +55,15 @@ print(json.dumps(counts))
 
 def test_the_layout_that_is_told_is_the_one_that_was_computed_in_and_not_the_one_asked_for() -> None:
     told = in_mxnet("""
-from trainmark_worker.models.mxnet_image_classification import SecondConvolution, build_model
-model = build_model("mobilenet_v1", 10, "NHWC", mx.cpu())
-second = SecondConvolution(model, "mobilenet_v1")
+from types import SimpleNamespace
+from trainmark_worker.models.mxnet_image_classification import MXNetImageTraining, blocks, build_model
+training = object.__new__(MXNetImageTraining)
+training.settings, training._traces = SimpleNamespace(model="mobilenet_v1"), 0
+training.model = build_model("mobilenet_v1", 10, "NHWC", mx.cpu())
+training._hook = blocks(training.model, mx.gluon.nn.Conv2D)[1].register_forward_hook(training._note)
 # MXNet has no NHWC on a CPU: the hook is given what a GPU would have computed.
-second.note(None, None, mx.nd.zeros((2, 16, 16, 32)))
-seen = second.observed(None)
+training._note(None, None, mx.nd.zeros((2, 16, 16, 32)))
+seen = training.observed_config()
 print(json.dumps([*seen.axes.values(), seen.batch_per_device, seen.unseen]))
 """)
 

@@ -157,55 +157,17 @@ def _types(model: HybridBlock, name: str) -> list[tuple[str, str]]:
     return found
 
 
-class SecondConvolution:
-    """The output of the network's second convolution, by a forward hook: its input has been through the stem.
-
-    A network that runs operator by operator has an output in each pass. A hybridized one calls its blocks only to be
-    traced, with symbols; the hook stores the symbol, up to which the traced graph itself can be run.
-    """
-
-    def __init__(self, model: HybridBlock, name: str) -> None:
-        self._parameters = {parameter.name: parameter for parameter in model.collect_params().values()}
-        self._name, self._second = name, blocks(model, nn.Conv2D)[1]
-        self._output: Any = None
-        self.traces = 0
-        """How often the network was traced so far."""
-        self._hook = self._second.register_forward_hook(self.note)
-
-    def note(self, _conv: Any, _inputs: Any, output: Any) -> None:
-        """Store the output."""
-        self._output = output
-        self.traces += isinstance(output, mx.sym.Symbol)
-
-    def observed(self, images: Any) -> ObservedConfig:
-        """Return the observations of the pass of ``images``. MXNet's arrays are contiguous: shapes show the layout.
-
-        The hook of a hybridized network stays, to count traces, and costs its steps nothing. TF32 is a setting of
-        NVIDIA's libraries, which MXNet does not report.
-        """
-        output, known = self._output, self._parameters
-        if isinstance(output, mx.sym.Symbol):
-            # The traced graph is run up to there; the running statistics stay as they are.
-            inputs = [known[name].data() if name in known else images for name in output.list_inputs()]
-            output = mx.nd.CachedOp(output)(*inputs)
-        else:
-            self._hook.detach()
-        weight, unseen = self._second.weight.data(), ("tf32_matmul", "tf32_convolution")
-        found = (type_name(output.dtype), output.shape)
-        return observing.config_by_shapes(
-            self._name, found, type_name(weight.dtype), weight.shape, unseen=unseen
-        )
-
-
 class MXNetImageTraining(MXNetTraining, ImageTraining):
-    """An image network, its loss, and the observation of its second convolution."""
+    """An image network, its loss, and the observation of its second convolution, by a forward hook."""
 
     settings: ImageSettings
     forms = MappingProxyType({"native": RECORDIO})
 
     def build(self, settings: ImageSettings) -> tuple[HybridBlock, HybridBlock]:
         model = build_model(settings.model, settings.classes, settings.layout.upper(), self.context)
-        self._second = SecondConvolution(model, settings.model)
+        self._output: Any = None
+        self._traces = 0
+        self._hook = blocks(model, nn.Conv2D)[1].register_forward_hook(self._note)
         if not settings.recipe.bn_weight_decay:
             model.collect_params(".*_gamma|.*_beta").setattr("wd_mult", 0.0)
         return model, CrossEntropy(settings.recipe.label_smoothing)
@@ -218,12 +180,37 @@ class MXNetImageTraining(MXNetTraining, ImageTraining):
         logits = self.model(images)
         return logits, self.loss(logits, labels)
 
+    def _note(self, _conv: Any, _inputs: Any, output: Any) -> None:
+        """Store the output of the second convolution, whose input has been through the stem.
+
+        A network that runs operator by operator has an output in each pass. A hybridized one calls its blocks only to
+        be traced, with symbols; up to the stored one the traced graph itself can be run.
+        """
+        self._output = output
+        self._traces += isinstance(output, mx.sym.Symbol)
+
     def observed_config(self) -> ObservedConfig:
-        return self._second.observed(self.batch[0])
+        """Return the observations of the second convolution. MXNet's arrays are contiguous: shapes show the layout.
+
+        The hook of a hybridized network stays, to count traces, and costs its steps nothing. TF32 is a setting of
+        NVIDIA's libraries, which MXNet does not report.
+        """
+        output, weight = self._output, blocks(self.model, nn.Conv2D)[1].weight.data()
+        if isinstance(output, mx.sym.Symbol):
+            # The traced graph is run up to there; the running statistics stay as they are.
+            known = {parameter.name: parameter for parameter in self.model.collect_params().values()}
+            inputs = (known[name].data() if name in known else self.batch[0] for name in output.list_inputs())
+            output = mx.nd.CachedOp(output)(*inputs)
+        else:
+            self._hook.detach()
+        found, unseen = (type_name(output.dtype), output.shape), ("tf32_matmul", "tf32_convolution")
+        return observing.config_by_shapes(
+            self.settings.model, found, type_name(weight.dtype), weight.shape, unseen=unseen
+        )
 
     def compilations(self) -> int | None:
         """Return how often the network was traced so far; never without ``hybridize``."""
-        return self._second.traces
+        return self._traces
 
     def _named(self) -> dict[str, Any]:
         """Return Gluon's parameters, running statistics among them, by the names of ``Architecture.shapes``."""
