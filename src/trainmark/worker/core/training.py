@@ -69,6 +69,10 @@ class Training(Backend):
             self.rates[-settings.witness_steps :] = [rate] * WITNESS_STEPS + still
         self.batch = self.feed.next()
 
+    def build(self) -> None:
+        """Build the model, its loss and its optimizer, and pass them to the backend's ``take_over``."""
+        raise NotImplementedError
+
     @property
     def global_batch(self) -> int:
         """Return the samples of one step of all ranks."""

@@ -1,6 +1,6 @@
 """GPT-2 and Llama in JAX, as pure functions of their parameters; ``architectures.py`` describes the layers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -128,9 +128,11 @@ class JaxLanguageTraining(NamedTraining, LanguageTraining):
     """A language model, its loss, and the observation of its products while the step is traced."""
 
     settings: LanguageSettings
+    descriptions: Mapping[str, Any] = ARCHITECTURES
 
     def build(self) -> None:
         self.parts = self.settings.accumulation
+        self.description = self.descriptions[self.settings.model]
         self.take_over(
             self.fresh,
             self.make_loss(),
@@ -138,10 +140,6 @@ class JaxLanguageTraining(NamedTraining, LanguageTraining):
                 self.settings.recipe, lambda params: {name: self.decays(name) for name in params}
             ),
         )
-
-    @property
-    def description(self) -> Any:
-        return ARCHITECTURES[self.settings.model]
 
     def fresh(self) -> tuple[Any, Any]:
         """Return fresh parameters, and the state besides them."""

@@ -125,11 +125,8 @@ class JaxMaskedTraining(MaskedTraining, JaxLanguageTraining):
     """BERT, trained as a language model is; the key of its dropout is part of the state."""
 
     settings: MaskedSettings
+    descriptions = ARCHITECTURES
     GENERATOR = RANDOM
-
-    @property
-    def description(self) -> Any:
-        return ARCHITECTURES[self.settings.model]
 
     def prepared(self, batch: Any, parts: int, axis: str | None) -> Any:
         """Return the batch with its weights as ``MaskedTraining`` says."""

@@ -88,12 +88,9 @@ class JaxClickTraining(NamedTraining, ClickTraining):
 
     settings: ClickSettings
 
-    @property
-    def description(self) -> Any:
-        return self.settings.description
-
     def build(self) -> None:
         recipe, decays = self.settings.recipe, self.settings.recipe.weight_decay > 0
+        self.description = self.settings.description
         self.take_over(
             lambda: (init(self.description, self.settings.seed, self.precision.weights), self.first_key()),
             make_loss(self.description, self.precision, recipe.dropout, self._trace),

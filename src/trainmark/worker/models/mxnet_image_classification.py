@@ -1,7 +1,7 @@
 """Image networks as Gluon blocks, and their loss; ``architectures.py`` describes the layers."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from types import MappingProxyType
 from typing import Any
@@ -163,17 +163,15 @@ class MXNetImageTraining(MXNetTraining, ImageTraining):
     settings: ImageSettings
     forms = MappingProxyType({"native": RECORDIO})
 
-    def build(self, settings: ImageSettings) -> tuple[HybridBlock, HybridBlock]:
+    def make_model(self, settings: ImageSettings) -> tuple[HybridBlock, HybridBlock]:
         model = build_model(settings.model, settings.classes, settings.layout.upper(), self.context)
+        self.to_batch = ToDevice(settings, self.context)
         self._output: Any = None
         self._traces = 0
         self._hook = blocks(model, nn.Conv2D)[1].register_forward_hook(self._note)
         if not settings.recipe.bn_weight_decay:
             model.collect_params(".*_gamma|.*_beta").setattr("wd_mult", 0.0)
         return model, CrossEntropy(settings.recipe.label_smoothing)
-
-    def to_batch_of(self, settings: ImageSettings) -> Callable[..., Any]:
-        return ToDevice(settings, self.context)
 
     def forward(self) -> tuple[Any, Any]:
         images, labels = self.batch

@@ -1,7 +1,6 @@
 """JAX as a backend, with Optax for the optimizer: precision, compiler, the step as a pure function, weights."""
 
 import os
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -239,10 +238,6 @@ class JaxTraining(Training):
         super().__init__(settings, self.ranks, marks, self.to_batch, feed)
         self.build()
 
-    @abstractmethod
-    def build(self) -> None:
-        """Make the loss and the optimizer, and pass them to ``take_over``."""
-
     def to_batch(self, *arrays: Any) -> Batch:
         """Return global batches of this rank's arrays, whole numbers in 32 bits."""
         return tuple(
@@ -463,17 +458,13 @@ KEY = "dropout"  # the state besides the parameters: the key of the random numbe
 class NamedTraining(JaxTraining):
     """Weights, moments and gradients by name, of a loss that tells a ``Tap``, its last argument, each product."""
 
+    description: Any  # of the model: it has the ``shapes`` of its weights and its ``products``
     GENERATOR: str | None = None  # JAX's name of the random numbers of dropout; None: its default
 
     def __init__(self, settings: Settings, place: Place) -> None:
         self.first: dict[str, tuple[str, Any]] = {}
         """Of each product the type and the shape of its result, in the step as it was traced."""
         super().__init__(settings, place)
-
-    @property
-    def description(self) -> Any:
-        """Return the description of the model, which has the ``shapes`` of its weights and its ``products``."""
-        raise NotImplementedError
 
     def _trace(self, name: str, result: Any) -> None:
         self.first.setdefault(name, (str(result.dtype), tuple(result.shape)))

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import time
-from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -207,10 +206,6 @@ class MindSporeTraining(Training):
         super().__init__(settings, ranks, HostTimers(slots_for(settings.steps)), self.to_batch, feed)
         ms.set_seed(settings.seed)
         self.build()
-
-    @abstractmethod
-    def build(self) -> None:
-        """Build network, loss and optimizer, and pass them to ``take_over``."""
 
     @staticmethod
     def to_batch(*arrays: Any) -> tuple[Any, ...]:

@@ -225,7 +225,9 @@ COMPILERS: dict[str, str | None] = {"none": None, HYBRIDIZE: "static_alloc, stat
 
 
 class MXNetTraining(Training):
-    """Model, trainer, batches and marks of one rank; a model's subclass has ``build`` and ``forward``."""
+    """Model, trainer, batches and marks of one rank; a model's subclass has ``make_model`` and ``forward``."""
+
+    to_batch: Callable[..., Any]
 
     def __init__(self, settings: Settings, place: Place) -> None:
         if not mx.__version__.startswith("1.9."):
@@ -239,7 +241,7 @@ class MXNetTraining(Training):
         self.precision = choose_precision(settings.precision)
         feed = None if settings.synthetic else self.open_loader(settings, place)
         mx.random.seed(settings.seed)
-        self.model, self.loss = self.build(settings)
+        self.model, self.loss = self.make_model(settings)
         if settings.compiler == HYBRIDIZE:
             for network in (self.model, self.loss):
                 network.hybridize(static_alloc=True, static_shape=True)
@@ -248,7 +250,7 @@ class MXNetTraining(Training):
         collective = Collective(place)
         if place.world_size > 1:
             collective = COLLECTIVES[settings.collective](place, self._progress.fail)
-        super().__init__(settings, collective, self._progress, self.to_batch_of(settings), feed)
+        super().__init__(settings, collective, self._progress, self.to_batch, feed)
 
         recipe = settings.recipe
         # Gluon lets every parameter decay whose ``wd_mult`` is not 0.
@@ -261,12 +263,11 @@ class MXNetTraining(Training):
         self._losses = mx.nd.full((settings.steps,), float("nan"), ctx=self.context)
 
     @abstractmethod
-    def build(self, settings: Any) -> tuple[HybridBlock, HybridBlock]:
-        """Return the model, in which parameters with a ``wd_mult`` of 0 do not decay, and its loss."""
+    def make_model(self, settings: Any) -> tuple[HybridBlock, HybridBlock]:
+        """Return the model, in which parameters with a ``wd_mult`` of 0 do not decay, and its loss.
 
-    @abstractmethod
-    def to_batch_of(self, settings: Any) -> Callable[..., Any]:
-        """Return the function that copies the task's numpy arrays to the device."""
+        Set ``to_batch``, which copies the task's numpy arrays to the device.
+        """
 
     @abstractmethod
     def forward(self) -> tuple[Any, Any]:

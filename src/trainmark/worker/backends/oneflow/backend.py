@@ -152,10 +152,6 @@ class OneFlowTraining(Training):
         self.build()
 
     @abstractmethod
-    def build(self) -> None:
-        """Build network, loss and optimizer, and pass them to ``take_over``."""
-
-    @abstractmethod
     def forward(self) -> tuple[Any, Any]:
         """Return outputs and loss of the current batch."""
 

@@ -235,10 +235,6 @@ class PaddleTraining(Training):
         self.build()
 
     @abstractmethod
-    def build(self) -> None:
-        """Build the learner, and pass it to ``take_over``."""
-
-    @abstractmethod
     def named_tensors(self) -> dict[str, Any]:
         """Return the model's parameters and running statistics by the shared names."""
 

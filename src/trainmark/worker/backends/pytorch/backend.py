@@ -1,7 +1,6 @@
 """PyTorch as a backend: precision, optimizers, the step, weights, and the hooks that observe products."""
 
 import os
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
@@ -151,10 +150,6 @@ class PyTorchTraining(Training):
 
     def check(self, settings: Any) -> None:
         """Raise ``RunError`` for settings of the task that this PyTorch cannot train."""
-
-    @abstractmethod
-    def build(self) -> None:
-        """Build model and optimizer, and pass them to ``take_over``."""
 
     def to_batch(self, *arrays: Any) -> tuple[Any, ...]:
         """Return tensors of numpy arrays on the device."""

@@ -3,7 +3,6 @@
 import logging
 import math
 import os
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
@@ -285,10 +284,6 @@ class TensorFlowTraining(Training):
         super().__init__(settings, group, HostTimers(slots_for(settings.steps)), self.to_batch, feed)
         with group.scope():
             self.build()
-
-    @abstractmethod
-    def build(self) -> None:
-        """Build the model in the scope of all ranks, and pass it to ``take_over``."""
 
     def find_data(self, settings: Any) -> None:
         """Raise ``RunError`` for a data set that cannot be read, before the ranks meet."""
