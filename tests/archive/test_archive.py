@@ -3,6 +3,7 @@
 import io
 import json
 import math
+import re
 import shutil
 import sys
 import tarfile
@@ -56,6 +57,14 @@ def changed(source: Path, target: Path, change: Callable[[str, bytes], tuple[str
                 new.addfile(info, io.BytesIO(made[1]))
     target.write_bytes(zstandard.ZstdCompressor().compress(buffer.getvalue()))
     return target
+
+
+def test_the_line_of_an_archive_has_the_number_of_its_files_and_both_sizes(
+    results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["archive", str(results), "--out", str(tmp_path / "r.tar.zst")]) == 0
+
+    assert re.search(r"r\.tar\.zst: \d+ files, [\d ]+ bytes packed into [\d ]+\n", capsys.readouterr().out)
 
 
 def test_an_archive_replaces_no_file_but_an_earlier_archive_of_its_directory(

@@ -45,9 +45,6 @@ def archive(
     if as_json:
         sys.stdout.write(contents.model_dump_json(indent=1) + "\n")
         return
-    size = sum(one.size for one in contents.files)
-    sys.stdout.write(
-        f"{target}: {len(contents.files)} files, {size:,} bytes in {target.stat().st_size:,}\n".replace(
-            ",", " "
-        )
-    )
+    unpacked, packed = sum(one.size for one in contents.files), target.stat().st_size
+    sizes = f"{unpacked:,} bytes packed into {packed:,}".replace(",", " ")
+    sys.stdout.write(f"{target}: {len(contents.files)} files, {sizes}\n")
