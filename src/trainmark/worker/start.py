@@ -9,10 +9,12 @@ belongs to the package too: a framework, or in ``tasks`` a task. ``TRAINMARK_BYT
 modules where Python writes none.
 """
 
+import argparse
 import importlib
 import importlib.util
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 PACKAGE = "trainmark_worker"
@@ -37,9 +39,19 @@ def load_package() -> None:
     spec.loader.exec_module(package)
 
 
+def limit_threads(words: Sequence[str]) -> None:
+    """Set ``OMP_NUM_THREADS`` to ``--threads``: OpenMP reads it once, when numpy or a framework loads it."""
+    flags = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    flags.add_argument("--threads", nargs="?")
+    given, _ = flags.parse_known_args(words)
+    if given.threads not in (None, "0"):
+        os.environ["OMP_NUM_THREADS"] = given.threads
+
+
 # A container's image often sets ``PYTHONDONTWRITEBYTECODE``; each run would then compile the framework's sources.
 if sys.dont_write_bytecode and os.environ.get(BYTECODE):
     sys.dont_write_bytecode, sys.pycache_prefix = False, os.environ[BYTECODE]
+limit_threads(sys.argv[1:])
 load_package()
 
 if __name__ == "__mp_main__":

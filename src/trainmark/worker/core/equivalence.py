@@ -29,6 +29,8 @@ from collections.abc import Mapping
 from itertools import combinations_with_replacement
 from typing import Any
 
+import numpy as np
+
 from .optimizers import Directions, clipping
 from .settings import Settings
 from .task import Check
@@ -102,8 +104,6 @@ def observe_training(training: Training, settings: Settings) -> dict[str, Any]:
 
 def _given(settings: Settings, check: Check) -> tuple[dict[str, Any], list[Any]]:
     """Return the weights and the batch of the input."""
-    import numpy as np
-
     assert settings.equivalence is not None
     with np.load(settings.equivalence) as given:
         arrays = {name: given[name] for name in given.files}
@@ -118,15 +118,11 @@ def _given(settings: Settings, check: Check) -> tuple[dict[str, Any], list[Any]]
 
 
 def _double(array: Any) -> Any:
-    import numpy as np
-
     return np.asarray(array, np.float64)
 
 
 def sketch(name: str, array: Any) -> dict[str, float]:
     """Return the norm of an array and its sum with pseudo-random signs, which tells arrays of one norm apart."""
-    import numpy as np
-
     values = _double(array).ravel()
     signs = np.random.RandomState(zlib.crc32(name.encode())).randint(0, 2, values.size) * 2 - 1
     return {"norm": float(np.sqrt(values @ values)), "signed_sum": float(values @ signs)}

@@ -7,6 +7,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from .outcomes import FAILED, RunError, first_sentence
 from .place import Place
 from .queues import UNCOUNTED, Loading, SampleCounter
@@ -136,8 +138,6 @@ class Epochs:
 
     def numbers(self, row: range) -> Any:
         """Return the numbers of the samples at these positions, int64; quick for one range after another."""
-        import numpy as np
-
         positions, numbers = np.arange(row.start, row.stop), np.empty(len(row), np.int64)
         epochs = positions // self._samples
         for epoch in range(row.start // self._samples, (row.stop - 1) // self._samples + 1):
@@ -179,8 +179,6 @@ class MappedFile:
 
         Raises ``RunError`` (failed) for a file that is missing, empty or cut, where a ``record`` is called so.
         """
-        import numpy as np
-
         of_one = np.dtype(kind).itemsize * words
         try:
             size = self.path.stat().st_size

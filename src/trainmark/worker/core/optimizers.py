@@ -7,6 +7,8 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from .settings import AdamRecipe, Recipe
 
 STEP_EPOCHS = (30, 60, 80)  # where the step schedule divides the rate by ten, as the 90-epoch recipes do
@@ -66,16 +68,12 @@ def direction_of(first: Any, second: Any, step: int, recipe: AdamRecipe) -> Any:
     Kingma and Ba, https://arxiv.org/abs/1412.6980, algorithm 1, in its first form: epsilon is added to the root of the
     corrected second moment.
     """
-    import numpy as np
-
     corrected = second / (1 - recipe.second_momentum**step)
     return first / (1 - recipe.momentum**step) / (np.sqrt(corrected) + recipe.epsilon)
 
 
 def clipping(gradients: Mapping[str, Any], recipe: Recipe, norm: float | None = None) -> float:
     """Return by what all gradients are multiplied to be clipped, 1 if they are short; ``norm`` is theirs, if known."""
-    import numpy as np
-
     if not isinstance(recipe, AdamRecipe) or recipe.clip_norm is None:
         return 1.0
     if norm is None:
@@ -96,8 +94,6 @@ class Directions:
 
         As ``b`` that without clipping, where the recipe has it. Nothing where the optimizer is not adaptive.
         """
-        import numpy as np
-
         recipe, found = self._recipe, {}
         if not isinstance(recipe, AdamRecipe):
             return {}

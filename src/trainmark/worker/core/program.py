@@ -20,9 +20,11 @@ from typing import Any
 from . import report
 from .arguments import NATIVE, parse
 from .choices import one_of
+from .equivalence import observe_training
 from .folders import find_task, import_backend, import_trainer
 from .outcomes import FAILED, OOM, Known, RunError, classify, first_sentence
 from .place import Place, place_from
+from .post_window import verify
 from .probes import profile_steps, share_of_peak, time_in_isolation
 from .queues import RankLoading, check_decoding, check_queues
 from .report import PARAMETER, EventWriter
@@ -49,9 +51,6 @@ def main(arguments: Sequence[str]) -> int:
     settings = parse(arguments, place.world_size)
     exit_on_signal(place.rank)
     _enter_shared_folder()
-    if settings.threads:
-        # OpenMP reads it once, when a framework loads it; some frameworks have no other way.
-        os.environ["OMP_NUM_THREADS"] = str(settings.threads)
     failures: Sequence[Known] = ()
     events: EventWriter | None = None
     training: Training | None = None
@@ -151,9 +150,6 @@ def _run(training: Training, settings: Settings, events: EventWriter) -> None:
     totals, work, found = _gathered(training, settings, timeline)
     waits, epoch, batch = training.data_waits_s, training.epoch_samples, training.global_batch
     events.write_all(report.step_events(settings, timeline, losses, waits, epoch, batch))
-    # Imported here: its numpy would start its threads before ``OMP_NUM_THREADS`` is set.
-    from .post_window import verify
-
     verified = verify(training, settings)
     window_s = max(rank.window_ns for rank in totals) / 1e9
     share = share_of_peak(training, settings, sum(rank.samples for rank in totals) / window_s)
@@ -194,8 +190,6 @@ def _gathered(
 
 
 def _observe(training: Training, settings: Settings, events: EventWriter) -> None:
-    from .equivalence import observe_training
-
     try:
         observed = observe_training(training, settings)
     except (OSError, ValueError) as error:

@@ -5,6 +5,8 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from .backend import Backend, Observation
 from .facts import as_requested
 from .feed import Feed, FixedFeed, LoadedFeed, Numbered
@@ -107,8 +109,6 @@ class Training(Backend):
 
     def read_batch(self) -> tuple[Any, ...] | None:
         """Return this rank's current batch as numpy arrays."""
-        import numpy as np
-
         return tuple(
             array.asnumpy() if hasattr(array, "asnumpy") else np.asarray(array) for array in self.batch
         )

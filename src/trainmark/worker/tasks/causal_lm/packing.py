@@ -8,6 +8,8 @@ within documents, positions begin at 0 in each, and no document predicts the fir
 import math
 from typing import Any
 
+import numpy as np
+
 NO_PACKING, DOCUMENTS = "none", "documents"
 """Sequences that are cut from one stream of tokens, and documents of unlike lengths that are packed into sequences."""
 
@@ -26,8 +28,6 @@ STREAM = 7
 
 def pack(sequences: int, length: int, seed: int) -> list[list[int]]:
     """Return lengths of each sequence's synthetic documents, the same on every rank, each in the first with room."""
-    import numpy as np
-
     random = np.random.default_rng([seed, STREAM])
     median = math.log(max(length * PART, SHORTEST))
     rooms, packed, missed = [length + 1] * sequences, [[] for _ in range(sequences)], 0  # type: ignore[var-annotated]
@@ -44,8 +44,6 @@ def pack(sequences: int, length: int, seed: int) -> list[list[int]]:
 
 def number(packed: list[list[int]], length: int) -> Any:
     """Return ``documents`` (sequences, length + 1) in int64 from the lengths in each sequence."""
-    import numpy as np
-
     documents = np.zeros((len(packed), length + 1), np.int64)
     for row, lengths in zip(documents, packed):
         row[: sum(lengths)] = np.repeat(np.arange(1, len(lengths) + 1), lengths)
@@ -59,8 +57,6 @@ def predicted(documents: Any) -> Any:
 
 def attended(documents: Any) -> tuple[int, int]:
     """Return the tokens of documents that are passed of a batch (numpy), and the pairs of two in one document."""
-    import numpy as np
-
     tokens = pairs = 0
     for row in documents[:, :-1]:
         counts = np.bincount(row)[1:]

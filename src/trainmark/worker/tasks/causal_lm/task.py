@@ -5,9 +5,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+
 from ...core.backend import Observation
 from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.precision import Precision
+from ...core.recipe_checks import halves
 from ...core.settings import AdamRecipe
 from ...core.task import Check, PlainLoss, Task, Verified
 from ..products import ObservedLayers, check_types, describe_logits, describe_products
@@ -132,8 +135,6 @@ class CausalLM(TextTask[CausalSettings]):
 
         Packed sequences have ``documents`` (``packing.py``) as a second array, and zeros as padding.
         """
-        import numpy as np
-
         random = np.random.default_rng([settings.seed, rank])
         shape = (settings.batch_per_device, settings.sequence_length + 1)
         tokens = random.integers(ARCHITECTURES[settings.model].vocabulary, size=shape)
@@ -144,8 +145,6 @@ class CausalLM(TextTask[CausalSettings]):
 
     def unrelated(self, settings: CausalSettings, rank: int) -> tuple[Sequence[Any], Sequence[Any]] | None:
         """Return two packed batches that differ in padding before a document, which attention must not reach."""
-        import numpy as np
-
         if not settings.packed:
             return None
         random = np.random.default_rng([settings.seed, rank, settings.sequence_length])
@@ -167,8 +166,6 @@ class CausalLM(TextTask[CausalSettings]):
 
     def plain_loss(self, _settings: CausalSettings, batch: Sequence[Any], alone: Any) -> PlainLoss | None:
         """Return the mean over all predicted tokens, from the own pass's loss of each or from its logits."""
-        from ...core.recipe_checks import halves
-
         losses = getattr(alone, "target_losses", None)
         if losses is None:
             losses = losses_of_tokens(getattr(alone, "logits", None), batch[0])
@@ -200,8 +197,6 @@ class CausalLM(TextTask[CausalSettings]):
 
 def packed_loss(losses: Any, documents: Any) -> PlainLoss:
     """Return the mean of the losses (batch, length) of the tokens that are predicted within a document."""
-    import numpy as np
-
     counts = predicted(documents)
     row = len(losses) // 2
     mistakes = {"it counts padding, and each document's first token": float(losses.mean())}
@@ -218,8 +213,6 @@ def packed_loss(losses: Any, documents: Any) -> PlainLoss:
 
 def losses_of_tokens(logits: Any, tokens: Any) -> Any:
     """Return each token's cross entropy (batch, length); None without logits (batch, length, vocabulary) of all."""
-    import numpy as np
-
     if logits is None or logits.shape[:2] != (tokens.shape[0], tokens.shape[1] - 1):
         return None
     losses = np.empty(logits.shape[:2])

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ...core.facts import ObservedConfig
 from ...core.precision import Precision
 from ...core.task import Verified
@@ -91,8 +93,6 @@ def observe_convolution(
     name: str, kernel: Iterable[int], stride: Iterable[int], padding: Padding, groups: int, output: Any
 ) -> ObservedConvolution:
     """Return what a convolution is and did; ``output`` is numpy, (batch, channels, height, width)."""
-    import numpy as np
-
     (height, width), (down, right), flat = kernel, stride, np.asarray(output, np.float64).ravel()
     shape, size = tuple(output.shape), float(np.sqrt(flat @ flat))
     return ObservedConvolution(name, (height, width), (down, right), padding, groups, shape, size, output)
@@ -154,8 +154,6 @@ class ObservedLayers(NamedTuple):
 
 def measured(images: Any) -> tuple[tuple[int, int], float, float]:
     """Return (height, width), mean and deviation of a batch of pictures: numpy, (batch, 3, height, width)."""
-    import numpy as np
-
     values = np.asarray(images, np.float32)
     mean, deviation = values.mean(dtype=np.float64), values.std(dtype=np.float64)
     return (values.shape[2], values.shape[3]), float(mean), float(deviation)

@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+import numpy as np
+
 from ...core.backend import Observation
 from ...core.precision import Precision
+from ...core.recipe_checks import cross_entropy
 from ...core.task import Check, Piece, PlainLoss, Task, Verified
 from ..products import describe_logits
 from .architectures import ARCHITECTURES, NORM_EPSILON, NORM_MOMENTUM, is_batch_norm, is_trainable
@@ -50,8 +53,6 @@ def pre_activations(
     the check of equal work has given. That check does not distinguish two activations that differ only in a range that
     no input reaches.
     """
-    import numpy as np
-
     outputs = {observed.name: observed.values for observed in convolutions}
     ranges: dict[str, list[float]] = {}
 
@@ -145,8 +146,6 @@ class ImageClassification(Task[ImageSettings]):
 
     def synthetic(self, settings: ImageSettings, rank: int) -> tuple[Any, Any]:
         """Return noise (batch, 3, size, size) in float32, and labels (batch,) in int64."""
-        import numpy as np
-
         random = np.random.default_rng([settings.seed, rank])
         shape = (settings.batch_per_device, 3, settings.image_size, settings.image_size)
         return random.standard_normal(shape, np.float32), random.integers(settings.classes, size=shape[0])
@@ -157,8 +156,6 @@ class ImageClassification(Task[ImageSettings]):
         To a network all pictures of noise are alike. What tells them apart is lost in the rounding of 16 bits, and with
         it half of the digits of their gradients.
         """
-        import numpy as np
-
         labels, size = np.asarray(batch[1]), max(np.asarray(batch[0]).shape[1:])
         random = np.random.default_rng([settings.seed, int(labels.sum())])
         shape = (len(labels), 3)
@@ -184,8 +181,6 @@ class ImageClassification(Task[ImageSettings]):
 
     def plain_loss(self, settings: ImageSettings, batch: Sequence[Any], alone: Any) -> PlainLoss | None:
         """Return the cross entropy with smoothed labels."""
-        from ...core.recipe_checks import cross_entropy
-
         logits, smoothing = getattr(alone, "logits", None), settings.recipe.label_smoothing
         return None if logits is None else cross_entropy(logits, batch[1], smoothing)
 

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.settings import ADAMW, LAMB, AdamRecipe, positive
 from ...core.task import Check
@@ -123,8 +125,6 @@ class MaskedLM(TextTask[MaskedSettings]):
         From its length on a sequence is padding. A place whose weight is 0 holds no word: a sequence has as many as
         it is long. Both are as in the published pre-processing.
         """
-        import numpy as np
-
         random = np.random.default_rng([settings.seed, rank])
         batch, length = settings.batch_per_device, settings.sequence_length
         vocabulary = ARCHITECTURES[settings.model].vocabulary
@@ -174,8 +174,6 @@ def padded(arrays: tuple[Any, ...], random: Any) -> tuple[Any, ...]:
 
     ``random`` draws other places where there is padding. Weights are added, and the order is that of ``INPUTS``.
     """
-    import numpy as np
-
     tokens, segments, lengths, places, words, follows = arrays
     (batch, length), slots = tokens.shape, places.shape[1]
     within = np.arange(length) < lengths[:, None]

@@ -12,6 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ...core.feed import MANIFEST, MappedFile, read_manifest
 from ...core.outcomes import FAILED, UNSUPPORTED, RunError, first_sentence
 from ...core.place import Place
@@ -49,23 +51,17 @@ def column_sizes(vocabulary: int) -> list[int]:
 
 def offsets(sizes: Any) -> Any:
     """Return the first row of each field: they lie one behind the other in the one table."""
-    import numpy as np
-
     return np.cumsum([0, *sizes[:-1]], dtype=np.int64)
 
 
 def crossed(categories: Any, vocabulary: int) -> Any:
     """Return the rows of the wide table: pairs of categories (batch, 26), hashed into its vocabulary."""
-    import numpy as np
-
     pairs = [(categories[:, one] * 1_000_003 + categories[:, other]) % vocabulary for one, other in CROSSES]
     return np.stack(pairs, axis=1)
 
 
 def drawn(random: Any, count: int, sizes: Any) -> Any:
     """Return categories (count, 26) of numpy's ``random``, each from 0 in its own field: few are frequent (Zipf)."""
-    import numpy as np
-
     sizes = np.asarray(sizes, np.float64)
     # With u uniform, size ** u falls as 1 / rank does.
     ranks = np.floor((sizes + 1) ** random.random((count, CATEGORIES))) - 1
@@ -74,8 +70,6 @@ def drawn(random: Any, count: int, sizes: Any) -> Any:
 
 def mirrored(batch: Batch, vocabulary: int) -> Batch:
     """Return the batch with each field's categories in the reverse order: mostly other rows are looked up."""
-    import numpy as np
-
     sizes = np.asarray(column_sizes(vocabulary))
     categories = 2 * offsets(sizes) + sizes - 1 - batch.categories
     return batch._replace(categories=categories, crossed=crossed(categories, vocabulary))
@@ -83,8 +77,6 @@ def mirrored(batch: Batch, vocabulary: int) -> Batch:
 
 def made_up(random: Any, count: int, vocabulary: int) -> Batch:
     """Return a batch of made-up clicks."""
-    import numpy as np
-
     sizes = column_sizes(vocabulary)
     dense = random.random((count, DENSE), np.float32)
     categories = drawn(random, count, sizes) + offsets(sizes)
@@ -118,8 +110,6 @@ class ClickFile(MappedFile):
 
     def __init__(self, source: str, vocabulary: int) -> None:
         """Open a file or its folder; raise ``RunError`` if it is missing, empty, cut or does not fit the tables."""
-        import numpy as np
-
         super().__init__(source, vocabulary)
         check_columns(self.path, self.manifest.get("columns", COLUMNS))
         self._vocabulary = vocabulary
@@ -136,8 +126,6 @@ class ClickFile(MappedFile):
 
 def _check_types(path: Path, rows: Any) -> None:
     """Raise ``RunError`` where labels or dense fields are of another type than they are read as."""
-    import numpy as np
-
     if not np.isin(rows[:, 0], (0, 1)).all():
         raise RunError(FAILED, f"{path}: a label of its first records is no 0 or 1 as an integer of 4 bytes")
     dense = rows[:, 1 : 1 + DENSE].view("<f4")
@@ -170,8 +158,6 @@ class Columns:
 
     def batches(self, size: int, place: Place, seed: int) -> Iterator[Batch]:
         """Yield a rank's batches without end; row groups and the rows in each come in a new order each epoch."""
-        import numpy as np
-
         groups = [(file, at) for _, file in self._files for at in range(file.metadata.num_row_groups)]
         retained, epoch = np.empty((0, len(COLUMNS)), "<u4"), 0
         while True:
@@ -207,8 +193,6 @@ def used_rows(words: Any, path: Path, sizes: Any, vocabulary: int, numbers: Any 
 
     Raises ``RunError`` (failed) for a category that its field does not have, naming where it is.
     """
-    import numpy as np
-
     categories = words[:, 1 + DENSE :].astype(np.int64)
     outside = categories >= np.asarray(sizes)
     if outside.any():

@@ -4,10 +4,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from ...core.facts import memory_bytes
 from ...core.outcomes import OOM, UNSUPPORTED, RunError
 from ...core.place import place_from
 from ...core.precision import Precision
+from ...core.recipe_checks import binary_cross_entropy
 from ...core.settings import AdamRecipe, Recipe
 from ...core.task import Check, PlainLoss, Task, Verified
 from ..products import check_types, describe_logits, describe_products
@@ -37,8 +40,6 @@ def check_rows(
 
     ``first`` and ``second`` are the rows that the steps look up, by table, ``weights`` before, between and after them.
     """
-    import numpy as np
-
     before, between, after = weights
     rows = still = 0
     for name, numbers in first.items():
@@ -127,8 +128,6 @@ class Recommendation(Task[ClickSettings]):
 
     def synthetic(self, settings: ClickSettings, rank: int) -> tuple[Any, ...]:
         """Return a made-up ``Batch``."""
-        import numpy as np
-
         random = np.random.default_rng([settings.seed, rank])
         return made_up(random, settings.batch_per_device, settings.vocabulary)
 
@@ -138,8 +137,6 @@ class Recommendation(Task[ClickSettings]):
 
     def plain_loss(self, settings: ClickSettings, batch: Sequence[Any], alone: Any) -> PlainLoss | None:
         """Return the mean binary cross entropy of the own pass's logits; None with dropout, which differs by pass."""
-        from ...core.recipe_checks import binary_cross_entropy
-
         logits = getattr(alone, "logits", None)
         labels, _ = self.labels(settings, batch)
         if logits is None or logits.shape != labels.shape or getattr(settings.recipe, "dropout", 0.0):
@@ -153,8 +150,6 @@ class Recommendation(Task[ClickSettings]):
 
     def another(self, settings: ClickSettings, batch: Sequence[Any]) -> Sequence[Any]:
         """Return a batch that looks up mostly other rows."""
-        import numpy as np
-
         dense, categories, crosses, labels = batch
         whole = Batch(dense, categories.astype(np.int64), crosses.astype(np.int64), labels)
         return mirrored(whole, settings.vocabulary)
