@@ -130,11 +130,16 @@ class IndexedReader:
 
 
 class Epochs:
-    """The endless row of a data set's epochs, each a new order of all its samples, drawn from the seed alone."""
+    """The endless row of a data set's epochs, each a new order of all its samples; it can be pickled."""
 
     def __init__(self, samples: int, seed: int) -> None:
-        self._samples, self._seed = samples, seed % 2**32
+        """Take the number of samples, and the seed that alone decides the orders."""
+        self._samples, self._seed = samples, seed
         self._orders: dict[int, Any] = {}
+
+    def order(self, epoch: int) -> Any:
+        """Return the numbers of all samples in the order of an epoch."""
+        return np.random.RandomState([self._seed % 2**32, epoch]).permutation(self._samples)
 
     def numbers(self, row: range) -> Any:
         """Return the numbers of the samples at these positions, int64; quick for one range after another."""
@@ -143,18 +148,21 @@ class Epochs:
         for epoch in range(row.start // self._samples, (row.stop - 1) // self._samples + 1):
             if epoch not in self._orders:
                 self._orders = {at: order for at, order in self._orders.items() if at == epoch - 1}
-                random = np.random.RandomState([self._seed, epoch])
-                self._orders[epoch] = random.permutation(self._samples)
+                self._orders[epoch] = self.order(epoch)
             within = epochs == epoch
             numbers[within] = self._orders[epoch][positions[within] % self._samples]
         return numbers
 
 
+def shard_positions(batch: int, rank: int, world_size: int) -> Iterator[range]:
+    """Yield where one rank's batches lie in the endless row of samples: its part of each global batch."""
+    for start in count(rank * batch, world_size * batch):
+        yield range(start, start + batch)
+
+
 def shard_batches(samples: int, batch: int, place: Place, seed: int) -> Iterator[Any]:
-    """Yield the numbers of the samples of one rank's batches without end: its part of each global batch."""
-    epochs = Epochs(samples, seed)
-    for start in count(place.rank * batch, place.world_size * batch):
-        yield epochs.numbers(range(start, start + batch))
+    """Yield the numbers of the samples of one rank's batches without end."""
+    return map(Epochs(samples, seed).numbers, shard_positions(batch, place.rank, place.world_size))
 
 
 class MappedFile:

@@ -5,9 +5,11 @@ import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from ...core.feed import Loader
+import numpy as np
+
+from ...core.feed import Epochs, Loader, shard_positions
 from ...core.outcomes import FAILED, RunError
 from ...core.place import Place
 from ...core.queues import Cut, Parts, SampleCounter
@@ -96,32 +98,28 @@ def _from_list(file: Path) -> ImageList:
     return ImageList(paths, labels)
 
 
-class ImageSampler:
+class ImageSampler(Epochs):
     """Deals batches of draws to one rank, without end.
 
-    Each epoch is a new order of all images, drawn from the seed alone. Step k of all ranks together uses the
-    images k * global batch and following of the endless row of epochs, and each rank the part that its number
-    gives it: no two ranks share a draw, none is left out, and an image comes again only in the next epoch.
+    Step k of all ranks together uses the images k * global batch and following of the endless row of epochs, and each
+    rank the part that its number gives it: no two ranks share a draw, none is left out, and an image comes again only
+    in the next epoch.
     """
 
     def __init__(self, images: int, batch: int, rank: int, world_size: int, seed: int) -> None:
-        self._images, self._batch, self._seed = images, batch, seed
-        self._rank, self._world_size = rank, world_size
+        super().__init__(images, seed)
+        self._share = batch, rank, world_size
+
+    def order(self, epoch: int) -> Any:
+        order = list(range(self._samples))
+        random.Random(f"{self._seed}/{epoch}").shuffle(order)  # noqa: S311 (no secret)
+        return np.array(order)
 
     def __iter__(self) -> Iterator[list[Draw]]:
         """Yield one list of draws a step."""
-        orders: dict[int, list[int]] = {}
-        start = self._rank * self._batch
-        while True:
-            draws = []
-            for position in range(start, start + self._batch):
-                epoch, offset = divmod(position, self._images)
-                if epoch not in orders:
-                    orders = {retained: orders[retained] for retained in orders if retained == epoch - 1}
-                    orders[epoch] = _order(self._images, self._seed, epoch)
-                draws.append(Draw(epoch, orders[epoch][offset]))
-            yield draws
-            start += self._batch * self._world_size
+        for row in shard_positions(*self._share):
+            numbers = self.numbers(row).tolist()
+            yield [Draw(position // self._samples, number) for position, number in zip(row, numbers)]
 
 
 class RankImages:
@@ -151,12 +149,6 @@ class RankImages:
     def loader(self, share: Parts) -> Loader:
         """Return the facts of a loader whose processes ``share`` the batches."""
         return Loader(len(self), self.decoder_name, share.ahead, self.produced, share.workers)
-
-
-def _order(images: int, seed: int, epoch: int) -> list[int]:
-    order = list(range(images))
-    random.Random(f"{seed}/{epoch}").shuffle(order)  # noqa: S311 (no secret)
-    return order
 
 
 def randomness(seed: int, draw: Draw) -> random.Random:
