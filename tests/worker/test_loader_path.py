@@ -11,12 +11,15 @@ from google_crc32c import value as crc32c
 from numpy.typing import NDArray
 from PIL import Image
 
+from trainmark.dataset.example import encode_example
+from trainmark.dataset.tfrecord import frame
 from trainmark.worker.core.task import Verified
 from trainmark.worker.tasks.image_classification.images import Draw, random_resized_crop, randomness
 from trainmark.worker.tasks.image_classification.known_picture import (
     ACROSS,
     ALONG,
     BLUE,
+    CLASSES,
     DETAIL,
     DEVIATION,
     FOLDER,
@@ -24,6 +27,8 @@ from trainmark.worker.tasks.image_classification.known_picture import (
     JPEG,
     LOW,
     MEAN,
+    PICTURES,
+    RECORDS,
     RISE,
     TFRECORD,
     TURNED_OVER,
@@ -180,6 +185,14 @@ def test_the_known_records_are_whole(tmp_path: Path) -> None:
         assert struct.unpack_from("<I", record, 8)[0] == masked(record[:8])
         assert struct.unpack_from("<I", record, 12 + length)[0] == masked(data)
         assert JPEG in data
+
+
+def test_the_stored_records_are_the_pictures_with_their_labels() -> None:
+    examples = [
+        encode_example({"image/encoded": PICTURES[label % 2], "image/class/label": label + 1})
+        for label in range(CLASSES)
+    ]
+    assert b"".join(map(frame, examples)) == RECORDS
 
 
 def masked(data: bytes) -> int:

@@ -33,6 +33,9 @@ PICTURES = (JPEG, TURNED_OVER)
 CLASSES = 8
 """The most classes of the samples; with several, each but the last has a neighbour with the other picture."""
 
+RECORDS = Path(__file__).with_suffix(".tfrecord").read_bytes()
+"""A sample of each class as a record of TFRecord, all of one size; ImageNet's keys, which count classes from 1."""
+
 
 def class_of(number: int, classes: int) -> int:
     """Return the class of a sample, from 0, of a network with so many ``classes``."""
@@ -56,47 +59,13 @@ def _images(folder: Path, labels: Sequence[int]) -> None:
 
 
 def _tfrecord(folder: Path, labels: Sequence[int]) -> None:
-    """Write one shard with ImageNet's feature keys, which count classes from 1, and the index that DALI wants.
-
-    The messages of tensorflow/core/example/example.proto, and the framing of tensorflow/core/lib/io/record_writer.h.
-    """
-    records, shard, index = {}, bytearray(), []
-    for label in set(labels):
-        picture, number = _field(1, _field(1, PICTURES[label % 2])), _field(3, _field(1, _varint(label + 1)))
-        pairs = ((b"image/encoded", picture), (b"image/class/label", number))
-        example = _field(1, b"".join(_field(1, _field(1, name) + _field(2, value)) for name, value in pairs))
-        length = struct.pack("<Q", len(example))
-        records[label] = length + _masked_crc(length) + example + _masked_crc(example)
-    for label in labels:
-        index.append(f"{len(shard)} {len(records[label])}\n")
-        shard += records[label]
+    """Write one shard of the records of ``RECORDS``, and the index that DALI wants."""
+    size = len(RECORDS) // CLASSES
+    shard = b"".join(RECORDS[label * size : (label + 1) * size] for label in labels)
     (folder / "train-00000-of-00001").write_bytes(shard)
     (folder / "idx").mkdir()
-    (folder / "idx" / "train-00000-of-00001.idx").write_text("".join(index), encoding="ascii")
-
-
-def _field(number: int, data: bytes) -> bytes:
-    """Return a protobuf field of bytes, a message or packed numbers."""
-    return _varint(number << 3 | 2) + _varint(len(data)) + data
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])
-
-
-def _masked_crc(data: bytes) -> bytes:
-    """Return the CRC32C (polynomial 0x1EDC6F41, reflected) as TFRecord masks it."""
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    crc ^= 0xFFFFFFFF
-    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+    index = "".join(f"{number * size} {size}\n" for number in range(len(labels)))
+    (folder / "idx" / "train-00000-of-00001.idx").write_text(index, encoding="ascii")
 
 
 def _recordio(folder: Path, labels: Sequence[int]) -> None:
