@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from trainmark.campaign.log_measurement import measure_run
+from trainmark.campaign.log_measurement import LoggedRun, measure_run
 from trainmark.cli.run_options import CommandOptions
 from trainmark.cli.suite_input import command_suite
 from trainmark.logs.events import parse_events
@@ -31,7 +31,7 @@ def measure_command(
     suite = load_suite(command_suite(["python3", "train.py"], given, folder).write(folder / "out"))
     (case,) = suite.cases
     card = load_workloads(Path(path) for path in suite.cards).find(case).card
-    return measure_run(case, card, folder, parse_events([]))
+    return measure_run(LoggedRun(case, card, folder), parse_events([]))
 
 
 def doubts(found: Measurement) -> dict[str, str]:

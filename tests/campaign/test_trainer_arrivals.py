@@ -8,7 +8,7 @@ import pytest
 
 from command_logs import write_log
 from trainmark.campaign.executor import steps_shown
-from trainmark.campaign.log_measurement import measure_run, read_run_log
+from trainmark.campaign.log_measurement import LoggedRun, measure_run, read_run_log
 from trainmark.logs.events import parse_events
 from trainmark.schema.case import Case, case_of
 from trainmark.schema.measurement import Measurement
@@ -63,7 +63,7 @@ def written(folder: Path, lines: list[tuple[float, bytes]]) -> tuple[Case, Card]
 
 def measured(folder: Path, lines: list[tuple[float, bytes]]) -> Measurement:
     case, card = written(folder, lines)
-    return measure_run(case, card, folder, parse_events([]))
+    return measure_run(LoggedRun(case, card, folder), parse_events([]))
 
 
 def test_a_trainers_number_leaves_out_start_and_warm_up(tmp_path: Path) -> None:

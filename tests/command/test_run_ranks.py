@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fakes import PROGRAMS
-from trainmark.campaign.log_measurement import measure_run
+from trainmark.campaign.log_measurement import LoggedRun, measure_run
 from trainmark.cli.main import main
 from trainmark.cli.run_options import CommandOptions
 from trainmark.cli.run_output import print_command_results
@@ -89,7 +89,7 @@ def test_output_that_torchrun_redirects_elsewhere_is_the_reason_and_the_way_out(
     (tmp_path / "train.log").write_text("")
 
     with pytest.raises(NotMeasurable, match=r"torchrun writes .* \(--log-dir \{run\}/node\{node\}\)"):
-        measure_run(case, card, tmp_path, read_events(tmp_path / "events.jsonl"))
+        measure_run(LoggedRun(case, card, tmp_path), read_events(tmp_path / "events.jsonl"))
 
 
 def test_clocks_that_differ_are_named_on_the_terminal(

@@ -32,7 +32,7 @@ from trainmark.campaign.identity import (
     require_same_identity,
 )
 from trainmark.campaign.listener import ProgressListener
-from trainmark.campaign.log_measurement import RunLog, measured, read_run_log
+from trainmark.campaign.log_measurement import LoggedRun, RunLog, measured, read_run_log
 from trainmark.campaign.quiet import QuietWait
 from trainmark.campaign.resume import manifest_in
 from trainmark.campaign.run_environment import CannotStart, RunEnvironment, Setting, plan_run
@@ -478,7 +478,9 @@ def _try(executor: Executor, case: Case, candidate: Case) -> Trial:
     record = executor.execute(Request(case, candidate, protocol, 1, folder))
     require_space(folder, record.outcome)
     card, events = executor.run_env.workload(candidate).card, read_events(folder / EVENTS)
-    outcome, reason, measurement = measured(candidate, card, folder, events, record)
+    outcome, reason, measurement = measured(
+        LoggedRun(candidate, card, folder, record.commands), events, record
+    )
     trial = Trial(
         axes=axes,
         outcome=outcome,

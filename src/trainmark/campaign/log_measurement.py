@@ -49,44 +49,50 @@ BUFFERED = "buffered-output"
 """The code of the doubt that records arrived in bursts, so that the window in wall time is unknown."""
 
 
+@dataclass(frozen=True, slots=True)
+class LoggedRun:
+    """A finished run to be measured: its case and card, its folder, and the command of each node that started it.
+
+    ``warmup_steps`` are those that the suite states for programs of other projects; None if it states none.
+    """
+
+    case: Case
+    card: Card
+    folder: Path
+    commands: Sequence[str] = ()
+    warmup_steps: int | None = None
+
+
 def measured(
-    case: Case,
-    card: Card,
-    folder: Path,
-    events: RunEvents,
-    record: OutcomeRecord,
-    warmup_steps: int | None = None,
+    run: LoggedRun, events: RunEvents, record: OutcomeRecord
 ) -> tuple[Outcome, str | None, Measurement | None]:
     """Return the outcome of a run and its measurement; a run without a measurement is invalid, with the reason.
 
     So is one whose log cannot be read as its card describes it, such as by patterns that take too long. The reason of a
     timeout says how to end a program on purpose, if its log has a number until then.
-    ``warmup_steps`` are those that the suite states for programs of other projects; None if it states none.
     """
-    if record.outcome is Outcome.TIMEOUT and card.stop_after is None and not has_own_window(card, events):
-        return record.outcome, _with_way_out(case, card, folder, events, record, warmup_steps), None
+    if (
+        record.outcome is Outcome.TIMEOUT
+        and run.card.stop_after is None
+        and not has_own_window(run.card, events)
+    ):
+        return record.outcome, _with_way_out(run, events, record), None
     if record.outcome is not Outcome.OK:
         return record.outcome, record.reason, None
     try:
-        return (
-            record.outcome,
-            record.reason,
-            measure_run(case, card, folder, events, record.commands, warmup_steps),
-        )
+        return record.outcome, record.reason, measure_run(run, events)
     except (NotMeasurable, InputError) as error:
         # A run with an outcome and a reason was ended on purpose: most likely before the program printed enough.
         early = f"{record.reason}, too early for a number (give it more time): " if record.reason else ""
         return Outcome.INVALID, f"{early}{error}", None
 
 
-def _with_way_out(
-    case: Case, card: Card, folder: Path, events: RunEvents, record: OutcomeRecord, warmup_steps: int | None
-) -> str | None:
+def _with_way_out(run: LoggedRun, events: RunEvents, record: OutcomeRecord) -> str | None:
     """Return the reason of a timeout, with what to do if the program was at work and its log has a number."""
     if TIME_LIMIT not in (record.reason or ""):
         return record.reason
     try:
-        found = measure_run(case, card, folder, events, record.commands, warmup_steps)
+        found = measure_run(run, events)
     except (NotMeasurable, InputError):
         return record.reason
     return (
@@ -95,23 +101,13 @@ def _with_way_out(
     )
 
 
-def measure_run(
-    case: Case,
-    card: Card,
-    folder: Path,
-    events: RunEvents,
-    commands: Sequence[str] = (),
-    warmup_steps: int | None = None,
-) -> Measurement:
-    """Return the measurement of a finished run of ``case`` in ``folder``, which ``commands`` started.
-
-    Raises ``NotMeasurable``, with the reason, if the run's files give no measurement.
-    """
-    if has_own_window(card, events):
+def measure_run(run: LoggedRun, events: RunEvents) -> Measurement:
+    """Return the measurement of a finished run; raise ``NotMeasurable``, with the reason, if its files give none."""
+    if has_own_window(run.card, events):
         return measure_events(events)
-    if card.result is not None:
-        return measure_result(card, card.result, folder)
-    return _measure_log(case, card, folder, commands, warmup_steps)
+    if run.card.result is not None:
+        return measure_result(run.card, run.card.result, run.folder)
+    return _measure_log(run)
 
 
 _ARRIVALS_ADVICE = (
@@ -303,23 +299,21 @@ _FEWEST_ARRIVALS = 10
 """The least number of measured steps by their arrival; of fewer, the program's own result is the number."""
 
 
-def _measure_log(
-    case: Case, card: Card, folder: Path, commands: Sequence[str], warmup_steps: int | None
-) -> Measurement:
+def _measure_log(run: LoggedRun) -> Measurement:
     """Measure another program's log by the card's rule; facts that the log lacks come from the case."""
-    first = read_run_log(card, folder, commands)
+    first = read_run_log(run.card, run.folder, run.commands)
     if first.with_result is None:
-        return _measurement_of(first, case, card, folder, commands, warmup_steps)
+        return _measurement_of(run, first)
     try:
-        measured = _measurement_of(first, case, card, folder, commands, warmup_steps)
+        measured = _measurement_of(run, first)
     except NotMeasurable:
         measured = None
     if measured is not None and (measured.measured_steps < _FEWEST_ARRIVALS or _is_gappy(measured)):
         measured = None
-    if measured is not None and not _lacks_work(measured, work_of_step(case, card)):
+    if measured is not None and not _lacks_work(measured, work_of_step(run.case, run.card)):
         return measured
     try:
-        return _measurement_of(first.with_result, case, card, folder, commands, warmup_steps)
+        return _measurement_of(run, first.with_result)
     except NotMeasurable:
         if measured is None:
             raise
@@ -337,24 +331,17 @@ def _lacks_work(measured: Measurement, stated: int | None) -> bool:
     return is_unknown or any(one.code == PARTIAL_BATCHES for one in measured.suspicions)
 
 
-def _measurement_of(
-    first: RunLog,
-    case: Case,
-    card: Card,
-    folder: Path,
-    commands: Sequence[str],
-    warmup_steps: int | None,
-) -> Measurement:
-    """Return the measurement of a log as read."""
-    log, alone = folder / LOG, first.parsed
+def _measurement_of(run: LoggedRun, first: RunLog) -> Measurement:
+    """Return the measurement of a run by its log as read."""
+    case, card, log, alone = run.case, run.card, run.folder / LOG, first.parsed
     found = first.with_facts(missing_facts(alone.facts, case))
     read, clock = found.parsed, _clock_of(found)
     _require_format(card, read, log, found)
     work = work_of_step(case, card)
     printed = read.facts.global_batch
     timed = _with_arrivals(_with_work(work, read), clock, is_stamped=found.is_stamped)
-    read, result = _measured_by_work(card, work, warmup_steps, timed) or _measured_by_rule(
-        card, work, warmup_steps, timed, found.counted_unit
+    read, result = _measured_by_work(run, work, timed) or _measured_by_rule(
+        run, work, timed, found.counted_unit
     )
     if found.counted_unit != EPOCHS_UNIT and not _validates_often(found):
         result = by_wall_clock(read, result)
@@ -389,7 +376,7 @@ def _measurement_of(
             *_buffering(clock),
             *(_short_window(window) if found.is_stamped and read.uses_clock else ()),
             *stated_work_doubts(card.unit, work, printed, read.unit, timed.unit),
-            *contradictions(case, card, commands, alone, read, log),
+            *contradictions(case, card, run.commands, alone, read, log),
         ),
     )
 
@@ -407,7 +394,7 @@ def _validates_often(found: RunLog) -> bool:
 
 
 def _measured_by_work(
-    card: Card, work: int | None, warmup_steps: int | None, read: ParsedLog
+    run: LoggedRun, work: int | None, read: ParsedLog
 ) -> tuple[ParsedLog, RuleResult] | None:
     """Return a log and its number by the stated work of a step and the time of the steps; None without both.
 
@@ -415,6 +402,7 @@ def _measured_by_work(
     another unit than the log's, as tokens where samples are printed. A printed rate of the same unit that differs is a
     doubt.
     """
+    card = run.card
     in_another_unit = card.unit is not None and read.unit not in (None, card.unit)
     if work is None or not (read.status is Status.GUESSED or in_another_unit):
         return None
@@ -422,12 +410,12 @@ def _measured_by_work(
     by_work = replace(
         read, unit=card.unit or read.unit, facts=facts, records=replace(read.records, rate=None)
     )
-    result = measure_log(by_work, _rule_of(card, warmup_steps, by_work))
+    result = measure_log(by_work, _rule_of(run, by_work))
     if result.value is None:
         return None
     if read.records.rate is None or by_work.unit != read.unit:
         return by_work, result
-    printed = measure_log(read, _rule_of(card, warmup_steps, read)).value
+    printed = measure_log(read, _rule_of(run, read)).value
     if printed is None or abs(printed / result.value - 1) <= TOLERANCE:
         return by_work, result
     reason = explain_factor(read, printed / result.value)
@@ -440,12 +428,12 @@ def _measured_by_work(
 
 
 def _measured_by_rule(
-    card: Card, work: int | None, warmup_steps: int | None, read: ParsedLog, counted_unit: str
+    run: LoggedRun, work: int | None, read: ParsedLog, counted_unit: str
 ) -> tuple[ParsedLog, RuleResult]:
     """Return the log and the result of the card's rule; in ``counted_unit`` if nothing states the work of a step."""
-    rule = _rule_of(card, warmup_steps, read)
+    rule = _rule_of(run, read)
     result = measure_log(read, rule)
-    if result.value is None and rule is not None and card.rule is None and card.skip is None:
+    if result.value is None and rule is not None and run.card.rule is None and run.card.skip is None:
         # A program that prints only its results has no records to leave out.
         rule, result = None, measure_log(read, None)
     if result.value is not None or work is not None or read.global_batch is not None:
@@ -454,16 +442,17 @@ def _measured_by_rule(
     return in_steps, measure_log(in_steps, rule)
 
 
-def _rule_of(card: Card, warmup_steps: int | None, read: ParsedLog) -> Rule | None:
+def _rule_of(run: LoggedRun, read: ParsedLog) -> Rule | None:
     """Return the card's rule; None for the window with the format's own warm-up, or the program's own summary.
 
     The suite's warm-up counts steps, of which a record may cover several; it applies to the window, unless the card
     states the records to skip.
     """
+    card = run.card
     if card.skip is not None:
         return find_rule(card.rule or RuleKind.WINDOW, card.skip)
-    if warmup_steps is not None and card.rule in (None, RuleKind.WINDOW):
-        return find_rule(RuleKind.WINDOW, -(-warmup_steps // max(1, read.step_interval)))
+    if run.warmup_steps is not None and card.rule in (None, RuleKind.WINDOW):
+        return find_rule(RuleKind.WINDOW, -(-run.warmup_steps // max(1, read.step_interval)))
     return find_rule(card.rule) if card.rule else None
 
 

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from trainmark.campaign.best_search import read_trial
 from trainmark.campaign.identity import variables_of
-from trainmark.campaign.log_measurement import has_own_window, measured
+from trainmark.campaign.log_measurement import LoggedRun, has_own_window, measured
 from trainmark.campaign.model_flops import model_flops
 from trainmark.campaign.rank_logs import compare_run_ranks, rank_doubts
 from trainmark.campaign.schedule import Attempt, count_repeats, wants_another
@@ -208,7 +208,8 @@ def collect_run(
     folder = directory.run(case, record.repeat)
     events = read_events(folder / EVENTS)
     card, stated = workloads.find(case).card, suite.protocol.stated_warmup_steps
-    outcome, reason, measurement = measured(case, card, folder, events, record, stated)
+    logged = LoggedRun(case, card, folder, record.commands, stated)
+    outcome, reason, measurement = measured(logged, events, record)
     own_window = None if measurement is None else measurement.window
     telemetry = summaries_of(case, folder, events, record.nodes, own_window)
     manifest = manifest_in(folder)
@@ -216,7 +217,6 @@ def collect_run(
     checks: tuple[GateCheck, ...] | None = None
     rank_logs: RankComparison | None = None
     if measurement is not None:
-        card = workloads.find(case).card
         if measurement.unit == "tokens/s" and manifest is not None:
             flops = model_flops(case, card, folder / LOG, measurement, telemetry, record.commands)
             if flops is not None:
