@@ -62,18 +62,6 @@ _MOSTLY = 0.95
 _STAMP_BYTES = 29
 _FEBRUARY = 2
 _DAYS_BEFORE_MONTH = np.array([0, 0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 0, 0, 0])
-FIELDS = (
-    "epoch",
-    "step",
-    "rate",
-    "step_time_s",
-    "samples",
-    "clock_s",
-    "average_rate",
-    "average_time_s",
-    "data_time_s",
-    "consumed",
-)
 
 
 class Extract(NamedTuple):

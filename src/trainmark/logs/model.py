@@ -8,7 +8,7 @@ import os
 import re
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from itertools import combinations
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
@@ -329,6 +329,10 @@ class Record:
     consumed: float | None = None
 
 
+FIELDS = tuple(field.name for field in fields(Record))
+"""The fields of a record, each of which is a column of ``Records``."""
+
+
 @dataclass(frozen=True, slots=True)
 class Records:
     """The training records of one rank as columns of equal length; ``None`` for a field that no line has.
@@ -350,19 +354,7 @@ class Records:
 
     def rows(self) -> Iterator[Record]:
         """Yield the records one by one (slow: for inspection, not for computing)."""
-        names = (
-            "epoch",
-            "step",
-            "rate",
-            "step_time_s",
-            "samples",
-            "clock_s",
-            "average_rate",
-            "average_time_s",
-            "data_time_s",
-            "consumed",
-        )
-        columns = [getattr(self, name) for name in names]
+        columns = [getattr(self, name) for name in FIELDS]
         values = [iter(column) if column is not None else None for column in columns]
         for _ in range(self.count):
             row = [None if value is None else next(value) for value in values]

@@ -17,12 +17,13 @@ from typing import NamedTuple
 import numpy as np
 
 from trainmark.logs.batches import Batches, apply_batches, find_batches
-from trainmark.logs.fields import FIELDS, Extract, derived, extract
+from trainmark.logs.fields import Extract, derived, extract
 from trainmark.logs.format import Format, GivenFormats, KnownFormats
 from trainmark.logs.headings import drop_unheaded
 from trainmark.logs.intervals import counts_from_zero, steps_covered
 from trainmark.logs.literals import VARYING, can_match
 from trainmark.logs.model import (
+    FIELDS,
     SEVERAL_RUNS,
     Column,
     Floats,
