@@ -1,24 +1,18 @@
 """Current programs: the steps that each figure averages over, what it leaves out, and unknown facts."""
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from conftest_logs import Reader
+from conftest_logs import Reader, doubts_of
 
-from trainmark.logs import EndState, Facts, ParsedLog, Severity, Status
+from trainmark.logs import EndState, Facts, Status
 from trainmark.logs.synthetic import SampleRun, overall_rate
-from trainmark.measure.rules import RuleResult, measure_log
+from trainmark.measure.rules import measure_log
 from trainmark.programs import read_log, synthetic_log
 from trainmark.schema.precision import Precision
 
 _OWN_RUNS = Path(__file__).parent / "own_runs"
 _GIVEN = Facts(gpus=8, batch_per_device=64)
-
-
-def _doubts(log: ParsedLog, result: RuleResult) -> set[str]:
-    return {p.code for p in (*log.problems, *result.problems) if p.severity is Severity.DOUBT}
 
 
 @pytest.mark.parametrize(
@@ -55,7 +49,7 @@ def test_sampled_steps_that_differ_are_a_doubt(read: Reader) -> None:
 
     log = read(synthetic_log("gluoncv-detection", run))
 
-    assert "sampled" in _doubts(log, measure_log(log))
+    assert "sampled" in doubts_of(log)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +76,7 @@ def test_a_trainmark_run_gives_the_throughput_that_it_reported(
 
     assert result.value == pytest.approx(value, rel=0.02)
     assert log.records.count == records
-    assert _doubts(log, result) <= {"few-records"}  # two epochs of the busy machine differ
+    assert doubts_of(log).keys() <= {"few-records"}  # two epochs of the busy machine differ
 
 
 def test_deepspeeds_timer_without_waiting_is_a_doubt_by_its_time_stamps() -> None:
@@ -90,7 +84,7 @@ def test_deepspeeds_timer_without_waiting_is_a_doubt_by_its_time_stamps() -> Non
     facts = log.facts
 
     assert (facts.gpus, facts.batch_per_device, facts.accumulation, facts.global_batch) == (1, 16, 2, 32)
-    assert "rates-contradict-clock" in _doubts(log, measure_log(log))
+    assert "rates-contradict-clock" in doubts_of(log)
 
 
 def test_a_namespace_alone_does_not_identify_a_program(read: Reader) -> None:
@@ -108,7 +102,7 @@ def test_evaluation_in_the_summary_of_hf_trainer_is_a_doubt(read: Reader) -> Non
     result = measure_log(log)
 
     assert result.value == 1.333
-    assert "evaluation-included" in _doubts(log, result)
+    assert "evaluation-included" in doubts_of(log)
 
 
 def test_validation_in_keras_times_is_a_doubt(read: Reader) -> None:
@@ -116,7 +110,7 @@ def test_validation_in_keras_times_is_a_doubt(read: Reader) -> None:
 
     log = read("Epoch 1/3\n" + bar * 3, given=Facts(gpus=1, batch_per_device=256))
 
-    assert "evaluation-included" in _doubts(log, measure_log(log))
+    assert "evaluation-included" in doubts_of(log)
 
 
 def test_a_step_that_began_with_an_evaluation_is_left_out(read: Reader) -> None:
@@ -158,59 +152,6 @@ def test_the_tokens_of_a_step_come_from_the_printed_source_or_are_unknown(
     result = measure_log(read(f"class Hyperparameters:\n{source}{lines}"))
 
     assert result.value == (pytest.approx(value) if value else None)
-
-
-def _mlperf(*events: tuple[str, float, object, dict[str, object]]) -> str:
-    lines = (
-        ":::MLLOG "
-        + json.dumps(
-            {
-                "namespace": "",
-                "time_ms": 1_700_000_000_000 + 1000 * seconds,
-                "key": key,
-                "value": value,
-                "metadata": about,
-            }
-        )
-        for key, seconds, value, about in events
-    )
-    return "\n".join((*lines, ""))
-
-
-_BLOCKS = [
-    ("run_start", 100, None, {}),
-    ("block_start", 100, None, {"first_epoch_num": 0, "epoch_count": 1}),
-    ("block_stop", 190, None, {"first_epoch_num": 0}),
-    ("block_start", 200, None, {"first_epoch_num": 1, "epoch_count": 1}),
-    ("block_stop", 290, None, {"first_epoch_num": 1}),
-    ("run_stop", 300, None, {"status": "success"}),
-]
-
-
-@pytest.mark.parametrize(
-    ("events", "value"),
-    [
-        ([("train_samples", 50, 9000, {}), *_BLOCKS], 100.0),
-        ([*_BLOCKS[:5], ("train_samples", 295, 20000, {}), _BLOCKS[5]], 100.0),
-        ([("submission_benchmark", 1, "maskrcnn", {}), ("train_samples", 50, 9000, {}), *_BLOCKS], None),
-        (_BLOCKS, None),
-        (
-            [
-                ("block_start", 100, None, {"samples_count": 0}),
-                ("block_stop", 190, None, {}),
-                ("block_start", 200, None, {"samples_count": 900}),
-                ("block_stop", 290, None, {}),
-                ("run_stop", 300, None, {"status": "success", "samples_count": 1800}),
-            ],
-            10.0,
-        ),
-    ],
-    ids=["of-an-epoch", "of-the-run", "iterations", "none", "counted"],
-)
-def test_mlperf_counts_what_the_benchmark_counts(
-    read: Reader, events: list[Any], value: float | None
-) -> None:
-    assert measure_log(read(_mlperf(*events))).value == (pytest.approx(value) if value else None)
 
 
 _SEG = "[TRAIN] epoch: 1, iter: 30/400, loss: 1.5, lr: 0.009, batch_cost: 0.5, ips: 14.8 samples/sec | E"
@@ -449,7 +390,7 @@ def test_averages_of_a_resumed_run_are_a_doubt(read: Reader) -> None:
     text = "[09/02 02:37:00 d2.engine.train_loop]: Starting training from iteration 5000\n"
     log = read(text + synthetic_log("detectron2", SampleRun([0.5] * 100, interval=20)))
 
-    assert "resumed" in _doubts(log, measure_log(log))
+    assert "resumed" in doubts_of(log)
 
 
 def test_a_rate_with_an_exponent_and_a_batch_with_commas_are_read_completely(read: Reader) -> None:

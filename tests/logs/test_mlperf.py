@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest_logs import Reader
+from conftest_logs import Event, Reader, doubts_of, mlperf_log, sound
 
 from corpora import CORPUS_2026, truth_of
-from trainmark.logs import Facts, Severity
+from trainmark.logs import Facts, Status
 from trainmark.logs.model import ParsedLog
 from trainmark.logs.synthetic import SampleRun
 from trainmark.measure.rules import AuditVerdict, judge, measure_log
@@ -21,20 +21,6 @@ from trainmark.programs import read_log, read_stream, synthetic_log
 from trainmark.programs.log_formats.mlperf import parts
 from trainmark.programs.log_formats.mlperf.dialects import DIALECTS
 from trainmark.programs.log_formats.mlperf.events import last_values
-
-_START_MS = 1_700_000_000_000
-Event = tuple[str, float, Any, dict[str, Any]]
-
-
-def _text(*events: Event) -> str:
-    return "".join(
-        ":::MLLOG "
-        + json.dumps(
-            {"namespace": "", "time_ms": _START_MS + 1000 * at, "key": key, "value": value, "metadata": about}
-        )
-        + "\n"
-        for key, at, value, about in events
-    )
 
 
 def _head(benchmark: str, batch: int, samples: int) -> list[Event]:
@@ -46,11 +32,6 @@ def _head(benchmark: str, batch: int, samples: int) -> list[Event]:
     ]
 
 
-def _doubts(log: ParsedLog) -> dict[str, str]:
-    problems = (*log.problems, *measure_log(log).problems)
-    return {p.code: p.message for p in problems if p.severity is Severity.DOUBT}
-
-
 def _retinanet(samples: int, own: float) -> str:
     events = _head("retinanet", 256, samples)
     for epoch in range(4):
@@ -60,7 +41,7 @@ def _retinanet(samples: int, own: float) -> str:
             ("epoch_stop", begin + 300, epoch, {"epoch_num": epoch}),
             ("tracked_stats", begin + 300, {"throughput": own}, {"step": epoch + 1}),
         ]
-    return _text(*events, ("run_stop", 1700, None, {"status": "success"}))
+    return mlperf_log(*events, ("run_stop", 1700, None, {"status": "success"}))
 
 
 @pytest.mark.parametrize("samples", [4572, 1_170_301])
@@ -70,7 +51,7 @@ def test_a_count_that_is_steps_differs_from_one_of_samples_by_the_data_set(
     log = read(_retinanet(samples, 3900.0))
 
     assert measure_log(log).value == pytest.approx(1_170_301 / 300, rel=2e-3)
-    assert not _doubts(log)
+    assert not doubts_of(log)
 
 
 def test_a_rate_of_one_device_is_no_disagreement(read: Reader) -> None:
@@ -79,14 +60,14 @@ def test_a_rate_of_one_device_is_no_disagreement(read: Reader) -> None:
     own = next(one for one in measure_log(log).witnesses if "own" in one.name)
     assert own.value == pytest.approx(3900)
     assert "of one of 8 devices" in own.how
-    assert not _doubts(log)
+    assert not doubts_of(log)
 
 
 def test_two_methods_that_disagree_are_a_doubt_that_names_both(read: Reader) -> None:
     log = read(_retinanet(4572, 3000.0))
 
-    assert "3901" in _doubts(log)["witnesses-disagree"]
-    assert "3000" in _doubts(log)["witnesses-disagree"]
+    assert "3901" in doubts_of(log)["witnesses-disagree"]
+    assert "3000" in doubts_of(log)["witnesses-disagree"]
 
 
 def test_a_count_that_fits_no_data_set_gives_the_programs_own_number(read: Reader) -> None:
@@ -98,7 +79,7 @@ def test_the_programs_own_number_alone_is_a_doubt(read: Reader) -> None:
         line for line in _retinanet(4572, 3900.0).splitlines(keepends=True) if "train_samples" not in line
     ]
 
-    assert "own-figure-only" in _doubts(read("".join(lines)))
+    assert "own-figure-only" in doubts_of(read("".join(lines)))
 
 
 def test_a_log_that_lost_the_name_of_its_benchmark_is_in_doubt(read: Reader) -> None:
@@ -106,7 +87,7 @@ def test_a_log_that_lost_the_name_of_its_benchmark_is_in_doubt(read: Reader) -> 
         line for line in _retinanet(4572, 3900.0).splitlines(keepends=True) if "submission_ben" not in line
     ]
 
-    assert "benchmark-unknown" in _doubts(read("".join(lines)))
+    assert "benchmark-unknown" in doubts_of(read("".join(lines)))
 
 
 def test_an_audit_names_the_other_way_that_gives_a_published_value(read: Reader) -> None:
@@ -125,9 +106,9 @@ def test_the_only_count_of_an_unknown_benchmark_is_in_doubt(read: Reader) -> Non
     new = text.replace("retinanet", "newbench")
     alone = "".join(line for line in new.splitlines(keepends=True) if "tracked_stats" not in line)
 
-    assert "the counts of the benchmark newbench is not known" in _doubts(read(alone))["benchmark-unknown"]
-    assert not _doubts(read(new))
-    assert not _doubts(read(alone.replace("newbench", "resnet")))
+    assert "the counts of the benchmark newbench is not known" in doubts_of(read(alone))["benchmark-unknown"]
+    assert not doubts_of(read(new))
+    assert not doubts_of(read(alone.replace("newbench", "resnet")))
 
 
 def test_one_block_whose_counts_are_equal_is_no_length(read: Reader) -> None:
@@ -138,7 +119,7 @@ def test_one_block_whose_counts_are_equal_is_no_length(read: Reader) -> None:
 
 def test_an_epoch_that_the_end_of_the_run_stops_is_left_out(read: Reader) -> None:
     lines = _retinanet(4572, 3900.0).splitlines(keepends=True)
-    late = _text(("epoch_start", 1650, 4, {"epoch_num": 4}), ("epoch_stop", 1701, 4, {"epoch_num": 4}))
+    late = mlperf_log(("epoch_start", 1650, 4, {"epoch_num": 4}), ("epoch_stop", 1701, 4, {"epoch_num": 4}))
 
     log = read("".join(lines) + late)
 
@@ -156,7 +137,7 @@ def _llm(benchmark: str, counts: list[tuple[int, int]], *, stops: bool = True, s
             events.append(("block_stop", at + 100, None, {"samples_count": ended}))
             events.append(("eval_start", at + 100, None, {"samples_count": ended}))
         events.append(("eval_stop", at + 110, None, {"samples_count": 800 * (number + 1)}))
-    return _text(*events, ("run_stop", 10 + 110 * len(counts), None, {"status": "success"}))
+    return mlperf_log(*events, ("run_stop", 10 + 110 * len(counts), None, {"status": "success"}))
 
 
 @pytest.mark.parametrize(
@@ -170,7 +151,7 @@ def test_samples_count_is_a_counter_or_a_length(read: Reader, counts: list[tuple
     values = {one.name: one.value for one in measure_log(log).witnesses}
     assert measure_log(log).value == pytest.approx(8)
     assert values["blocks"] == pytest.approx(8)
-    assert not _doubts(log)
+    assert not doubts_of(log)
 
 
 def test_blocks_without_a_stop_end_at_the_next_start(read: Reader) -> None:
@@ -197,7 +178,7 @@ def _rgat(own: float, last: float) -> str:
         ("tracked_stats", 140, {"throughput": own}, {"epoch_num": last}),
         ("epoch_stop", 140, None, {"epoch_num": last}),
     ]
-    return _text(*events, ("run_stop", 141, None, {"status": "success", "epoch_num": last}))
+    return mlperf_log(*events, ("run_stop", 141, None, {"status": "success", "epoch_num": last}))
 
 
 def test_a_partial_epoch_counts_by_its_fraction(read: Reader) -> None:
@@ -206,7 +187,7 @@ def test_a_partial_epoch_counts_by_its_fraction(read: Reader) -> None:
     epochs = next(one for one in measure_log(log).witnesses if one.name == "epochs")
     assert epochs.value == pytest.approx(10_000)
     assert measure_log(log).value == pytest.approx(10_000)
-    assert "witnesses-disagree" not in _doubts(log)
+    assert "witnesses-disagree" not in doubts_of(log)
 
 
 def test_an_epoch_without_its_stop_is_reported(read: Reader) -> None:
@@ -225,7 +206,7 @@ def test_another_programs_run_before_or_after_the_harness_is_another_log(place: 
 
     log = read_stream(io.BytesIO(text.encode()))
 
-    assert "several-formats" in _doubts(log)
+    assert "several-formats" in doubts_of(log)
 
 
 def test_a_harness_after_many_lines_of_a_stream_that_is_read_once_gives_the_number() -> None:
@@ -249,7 +230,7 @@ def test_a_harness_among_a_programs_lines_gives_the_number(tmp_path: Path) -> No
 
     assert log.format == "mlperf"
     assert measure_log(log).value == pytest.approx(10_000)
-    assert "several-formats" not in _doubts(log)
+    assert "several-formats" not in doubts_of(log)
 
 
 @pytest.mark.parametrize(("own", "doubts"), [(11_900.0, set()), (95_200.0, {"witnesses-disagree"})])
@@ -261,7 +242,7 @@ def test_berts_own_throughput_is_compared_with_the_whole_run(
     events += [("tracked_stats", 22 + 12 * n, {"throughput": own}, {"epoch_num": n}) for n in range(15)]
     events += [("epoch_stop", 210, None, {"epoch_num": 2_380_000})]
     events += [("run_stop", 210, None, {"status": "success"}), ("train_samples", 210, 2_380_000, {})]
-    assert set(_doubts(read(_text(*events)))) == doubts
+    assert set(doubts_of(read(mlperf_log(*events)))) == doubts
 
 
 def test_stamps_in_seconds_are_a_doubt(read: Reader) -> None:
@@ -269,9 +250,9 @@ def test_stamps_in_seconds_are_a_doubt(read: Reader) -> None:
         r'"time_ms": (\d+)', lambda match: f'"time_ms": {int(match[1]) // 1000}', _retinanet(4572, 3900.0)
     )
 
-    doubts = _doubts(read(text))
+    doubts = doubts_of(read(text))
     assert "1000 times too high" in doubts["clock-in-seconds"]
-    assert "clock-in-seconds" not in _doubts(read(_retinanet(4572, 3900.0)))
+    assert "clock-in-seconds" not in doubts_of(read(_retinanet(4572, 3900.0)))
 
 
 def test_every_dialect_prefers_methods_that_exist() -> None:
@@ -354,7 +335,7 @@ def _epochs_of(
         reached = {"epoch_num": last if number == 199 else number + 0.5}
         events += [("eval_accuracy", end, 0.5, reached)] if numbered else []
         events += [("epoch_stop", end + 0.001 * rank, None, about) for rank in range(ranks)]
-    return _text(*events, ("run_stop", 2300, None, {"status": "success"}))
+    return mlperf_log(*events, ("run_stop", 2300, None, {"status": "success"}))
 
 
 def _steps_of(first_only: bool) -> str:
@@ -365,7 +346,7 @@ def _steps_of(first_only: bool) -> str:
         events.append(("block_start", begin, None, {"first_epoch_num": number, "step_num": 100 * number}))
         reached = {} if first_only else {"step_num": 100 * number + 100}
         events.append(("block_stop", end + number % 3, None, {"first_epoch_num": number, **reached}))
-    return _text(*events, ("run_stop", 30_000, None, {"status": "success"}))
+    return mlperf_log(*events, ("run_stop", 30_000, None, {"status": "success"}))
 
 
 _LONG_RUNS = {
@@ -448,3 +429,134 @@ def test_a_long_run_without_places_to_cut_is_read_whole(
     assert not in_parts
     assert whole.records.count > 0
     assert _same_records(whole, again)
+
+
+_BLOCKS = [
+    ("run_start", 100, None, {}),
+    ("block_start", 100, None, {"first_epoch_num": 0, "epoch_count": 1}),
+    ("block_stop", 190, None, {"first_epoch_num": 0}),
+    ("block_start", 200, None, {"first_epoch_num": 1, "epoch_count": 1}),
+    ("block_stop", 290, None, {"first_epoch_num": 1}),
+    ("run_stop", 300, None, {"status": "success"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("events", "value"),
+    [
+        ([("train_samples", 50, 9000, {}), *_BLOCKS], 100.0),
+        ([*_BLOCKS[:5], ("train_samples", 295, 20000, {}), _BLOCKS[5]], 100.0),
+        ([("submission_benchmark", 1, "maskrcnn", {}), ("train_samples", 50, 9000, {}), *_BLOCKS], None),
+        (_BLOCKS, None),
+        (
+            [
+                ("block_start", 100, None, {"samples_count": 0}),
+                ("block_stop", 190, None, {}),
+                ("block_start", 200, None, {"samples_count": 900}),
+                ("block_stop", 290, None, {}),
+                ("run_stop", 300, None, {"status": "success", "samples_count": 1800}),
+            ],
+            10.0,
+        ),
+    ],
+    ids=["of-an-epoch", "of-the-run", "iterations", "none", "counted"],
+)
+def test_mlperf_counts_what_the_benchmark_counts(
+    read: Reader, events: list[Any], value: float | None
+) -> None:
+    assert measure_log(read(mlperf_log(*events))).value == (pytest.approx(value) if value else None)
+
+
+def _run_of(
+    benchmark: str, samples: int, *blocks: tuple[dict[str, Any], dict[str, Any]], pause: int = 0
+) -> Any:
+    """Return the events of a run of ``blocks`` (what their start and their stop say) of 100 s each."""
+    step = 100 + pause
+    head: list[Any] = [
+        ("submission_benchmark", 0, benchmark, {}),
+        ("global_batch_size", 0, 64, {}),
+        ("train_samples", 5, samples, {}),
+    ]
+    inner = [
+        event
+        for n, (start, stop) in enumerate(blocks)
+        for event in (
+            ("block_start", 100 + n * step, None, start),
+            ("block_stop", 200 + n * step, None, stop),
+        )
+    ]
+    end = ("run_stop", 100 + len(blocks) * step, None, {"status": "success"})
+    return [*head, ("run_start", 100, None, {}), *inner, end]
+
+
+_PART = {"first_epoch_num": 0, "epoch_count": 1}
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        [({"step_num": 50 * n}, {"step_num": 50 * n}) for n in range(9)],
+        [({**_PART, "step_num": 50 * n}, {"first_epoch_num": 0, "step_num": 50 * n + 50}) for n in range(9)],
+        [({"first_step_num": 50 * n + 1}, {"first_step_num": 50 * n + 1, "step_count": 50}) for n in range(9)],
+        [({**_PART, "step_num": 50 * n}, {"first_epoch_num": 0, "step_count": 50}) for n in range(9)],
+    ],
+    ids=["steps", "parts-of-an-epoch", "step-counts", "one-epochs-parts"],
+)  # fmt: skip
+def test_blocks_of_steps_count_batches_and_not_data_sets(read: Reader, blocks: list[Any]) -> None:
+    log = read(mlperf_log(*_run_of("stable_diffusion", 6_513_144, *blocks)))
+
+    assert sound(log) == pytest.approx(50 * 64 / 100)
+
+
+def test_an_epoch_count_that_counts_sequences_makes_no_number(read: Reader) -> None:
+    blocks = [
+        ({"first_epoch_num": n * 24576, "epoch_count": 24576}, {"first_epoch_num": n * 24576})
+        for n in range(9)
+    ]
+
+    assert measure_log(read(mlperf_log(*_run_of("gpt3", 1_574_207_408, *blocks)))).value is None
+
+
+@pytest.mark.parametrize(("benchmark", "number"), [("bert", False), ("dlrm_dcnv2", True)])
+def test_a_single_epoch_cut_by_the_end_of_the_run_is_a_doubt(
+    read: Reader, benchmark: str, number: bool
+) -> None:
+    log = read(
+        mlperf_log(
+            *_run_of(benchmark, 2_000_000, ({"first_epoch_num": 1, "epoch_count": 1}, {"first_epoch_num": 1}))
+        )
+    )
+
+    assert (measure_log(log).value is not None) is number
+    assert "epoch-unfinished" in doubts_of(log)
+
+
+def test_samples_printed_in_the_first_of_many_epochs_count_for_each(read: Reader) -> None:
+    blocks = [({"first_epoch_num": n, "epoch_count": 1}, {"first_epoch_num": n}) for n in range(1, 10)]
+    head, *events = _run_of("resnet", 1_281_167, *blocks)
+    late = sorted((head, *events), key=lambda event: (event[1], event[0] != "block_stop"))
+    moved = [(key, 101 if key == "train_samples" else at, value, about) for key, at, value, about in late]
+
+    assert sound(read(mlperf_log(*moved))) == pytest.approx(12_811.67)
+
+
+def test_evaluation_between_blocks_is_not_in_their_time(read: Reader) -> None:
+    blocks = [({"samples_count": n * 384}, {"samples_count": n * 384 + 384}) for n in range(9)]
+
+    assert sound(read(mlperf_log(*_run_of("llama2_70b_lora", 3901, *blocks, pause=30)))) == pytest.approx(
+        3.84
+    )
+
+
+def test_two_results_of_one_benchmark_in_a_file_are_two_runs(read: Reader) -> None:
+    run = _run_of(
+        "resnet",
+        1_281_167,
+        *[({"first_epoch_num": n, "epoch_count": 1}, {"first_epoch_num": n}) for n in range(9)],
+    )
+    slower = [(key, 10_000 + 2 * at, value, about) for key, at, value, about in run]
+
+    log = read(mlperf_log(*run, *slower))
+
+    assert (log.status, measure_log(log).value) == (Status.INVALID, None)
+    assert "several-runs" in doubts_of(log)

@@ -1,264 +1,13 @@
 """Logs whose lines read like another number: each gives the right one, a doubt, or none."""
 
-import json
 from statistics import fmean
-from typing import Any
 
 import pytest
-from conftest_logs import Reader
+from conftest_logs import Reader, doubts_of, sound
 
 from trainmark.campaign.executor import steps_shown
-from trainmark.logs import Facts, ParsedLog, Severity, Status
+from trainmark.logs import Facts, ParsedLog
 from trainmark.measure.rules import measure_log
-
-
-def _doubts(log: ParsedLog) -> set[str]:
-    result = measure_log(log)
-    return {p.code for p in (*log.problems, *result.problems) if p.severity is Severity.DOUBT}
-
-
-def _sound(log: ParsedLog) -> float | None:
-    """Return the number of a log that has one and no doubt about it."""
-    assert (log.status, _doubts(log)) == (Status.OK, set())
-    return measure_log(log).value
-
-
-def _mlperf(*events: tuple[str, float, object, dict[str, Any]]) -> str:
-    lines = (
-        ":::MLLOG "
-        + json.dumps(
-            {
-                "namespace": "",
-                "time_ms": 1_700_000_000_000 + 1000 * seconds,
-                "key": key,
-                "value": value,
-                "metadata": about,
-            }
-        )
-        for key, seconds, value, about in events
-    )
-    return "\n".join((*lines, ""))
-
-
-def _run_of(
-    benchmark: str, samples: int, *blocks: tuple[dict[str, Any], dict[str, Any]], pause: int = 0
-) -> Any:
-    """Return the events of a run of ``blocks`` (what their start and their stop say) of 100 s each."""
-    step = 100 + pause
-    head: list[Any] = [
-        ("submission_benchmark", 0, benchmark, {}),
-        ("global_batch_size", 0, 64, {}),
-        ("train_samples", 5, samples, {}),
-    ]
-    inner = [
-        event
-        for n, (start, stop) in enumerate(blocks)
-        for event in (
-            ("block_start", 100 + n * step, None, start),
-            ("block_stop", 200 + n * step, None, stop),
-        )
-    ]
-    end = ("run_stop", 100 + len(blocks) * step, None, {"status": "success"})
-    return [*head, ("run_start", 100, None, {}), *inner, end]
-
-
-_PART = {"first_epoch_num": 0, "epoch_count": 1}
-
-
-@pytest.mark.parametrize(
-    "blocks",
-    [
-        [({"step_num": 50 * n}, {"step_num": 50 * n}) for n in range(9)],
-        [({**_PART, "step_num": 50 * n}, {"first_epoch_num": 0, "step_num": 50 * n + 50}) for n in range(9)],
-        [({"first_step_num": 50 * n + 1}, {"first_step_num": 50 * n + 1, "step_count": 50}) for n in range(9)],
-        [({**_PART, "step_num": 50 * n}, {"first_epoch_num": 0, "step_count": 50}) for n in range(9)],
-    ],
-    ids=["steps", "parts-of-an-epoch", "step-counts", "one-epochs-parts"],
-)  # fmt: skip
-def test_blocks_of_steps_count_batches_and_not_data_sets(read: Reader, blocks: list[Any]) -> None:
-    log = read(_mlperf(*_run_of("stable_diffusion", 6_513_144, *blocks)))
-
-    assert _sound(log) == pytest.approx(50 * 64 / 100)
-
-
-def test_an_epoch_count_that_counts_sequences_makes_no_number(read: Reader) -> None:
-    blocks = [
-        ({"first_epoch_num": n * 24576, "epoch_count": 24576}, {"first_epoch_num": n * 24576})
-        for n in range(9)
-    ]
-
-    assert measure_log(read(_mlperf(*_run_of("gpt3", 1_574_207_408, *blocks)))).value is None
-
-
-@pytest.mark.parametrize(("benchmark", "number"), [("bert", False), ("dlrm_dcnv2", True)])
-def test_a_single_epoch_cut_by_the_end_of_the_run_is_a_doubt(
-    read: Reader, benchmark: str, number: bool
-) -> None:
-    log = read(
-        _mlperf(
-            *_run_of(benchmark, 2_000_000, ({"first_epoch_num": 1, "epoch_count": 1}, {"first_epoch_num": 1}))
-        )
-    )
-
-    assert (measure_log(log).value is not None) is number
-    assert "epoch-unfinished" in _doubts(log)
-
-
-def test_samples_printed_in_the_first_of_many_epochs_count_for_each(read: Reader) -> None:
-    blocks = [({"first_epoch_num": n, "epoch_count": 1}, {"first_epoch_num": n}) for n in range(1, 10)]
-    head, *events = _run_of("resnet", 1_281_167, *blocks)
-    late = sorted((head, *events), key=lambda event: (event[1], event[0] != "block_stop"))
-    moved = [(key, 101 if key == "train_samples" else at, value, about) for key, at, value, about in late]
-
-    assert _sound(read(_mlperf(*moved))) == pytest.approx(12_811.67)
-
-
-def test_evaluation_between_blocks_is_not_in_their_time(read: Reader) -> None:
-    blocks = [({"samples_count": n * 384}, {"samples_count": n * 384 + 384}) for n in range(9)]
-
-    assert _sound(read(_mlperf(*_run_of("llama2_70b_lora", 3901, *blocks, pause=30)))) == pytest.approx(3.84)
-
-
-def test_two_results_of_one_benchmark_in_a_file_are_two_runs(read: Reader) -> None:
-    run = _run_of(
-        "resnet",
-        1_281_167,
-        *[({"first_epoch_num": n, "epoch_count": 1}, {"first_epoch_num": n}) for n in range(9)],
-    )
-    slower = [(key, 10_000 + 2 * at, value, about) for key, at, value, about in run]
-
-    log = read(_mlperf(*run, *slower))
-
-    assert (log.status, measure_log(log).value) == (Status.INVALID, None)
-    assert "several-runs" in _doubts(log)
-
-
-_TRAINING = """***** Running training *****
-  Num examples = 10,000
-  Num Epochs = 10
-  Instantaneous batch size per device = 8
-  Total train batch size (w. parallel, distributed & accumulation) = 64
-  Gradient Accumulation steps = 1
-  Total optimization steps = {steps}
-"""
-_SUMMARY = (
-    "{{'train_runtime': 300.0, 'train_samples_per_second': 333.3, "
-    "'train_steps_per_second': {rate}, 'epoch': {epoch}}}\n"
-)
-
-
-def _bar(step: int, seconds: int, steps: int = 1570) -> str:
-    return f" {100 * step // steps}%|███  | {step}/{steps} [{seconds // 60:02d}:{seconds % 60:02d}<11:40,  1.57it/s]\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "doubt"),
-    [
-        (_TRAINING.format(steps=1570) + _SUMMARY.format(rate=5.233, epoch=3.0), "stopped-early"),
-        (_bar(1, 0) + _bar(471, 300) + _SUMMARY.format(rate=5.233, epoch=3.0), "stopped-early"),
-        (_TRAINING.format(steps=1570) + _SUMMARY.format(rate=5.233, epoch=10.0), None),
-        (
-            _TRAINING.format(steps=500)
-            + _SUMMARY.format(rate=1.667, epoch=3.18).replace("333.3", "106.7"),  # 500 steps of 64 in 300 s
-            None,
-        ),
-        (_bar(1, 0) + _bar(1570, 300) + _SUMMARY.format(rate=5.233, epoch=10.0), None),
-    ],
-    ids=["epochs", "bar", "whole", "max-steps", "whole-by-bar"],
-)
-def test_a_summary_that_counts_untrained_samples_is_a_doubt(
-    read: Reader, text: str, doubt: str | None
-) -> None:
-    assert _doubts(read(text)) == ({doubt} if doubt else set())
-
-
-_FROM = "  Continuing training from global step 1000\n"
-
-
-def _losses_of(first: int, *, every: int) -> str:
-    lines = (
-        f"{{'loss': 1.2, 'learning_rate': 1e-5, 'epoch': {step / 157:.4f}}}\n"
-        for step in range(first, 1571, every)
-    )
-    return "".join(lines)
-
-
-@pytest.mark.parametrize(
-    ("text", "value", "doubts"),
-    [
-        # 570 steps of 63.7 samples in 300 s: 121 samples/s, where the summary prints 333.
-        (_bar(0, 0) + _bar(1001, 1) + _bar(1570, 300), 121.0, set()),
-        (_TRAINING.format(steps=1570) + _FROM, 121.0, set()),
-        (_TRAINING.format(steps=1570) + _losses_of(1005, every=5), 121.0, {"resumed"}),
-        (_FROM, None, {"resumed", "no-records"}),
-        (_TRAINING.format(steps=1570) + _losses_of(1050, every=50), None, {"resumed", "no-records"}),
-        (
-            _TRAINING.format(steps=1570) + "  Continuing training from checkpoint, will skip to saved step\n",
-            None,
-            {"resumed", "no-records"},
-        ),
-    ],
-    ids=["bar", "global step", "epochs", "total unknown", "losses too rare", "start unknown"],
-)
-def test_a_resumed_trainer_gives_the_rate_of_its_own_steps_or_none(
-    read: Reader, text: str, value: float | None, doubts: set[str]
-) -> None:
-    log = read(text + _SUMMARY.format(rate=5.233, epoch=10.0))
-    result = measure_log(log)
-
-    assert result.value == (None if value is None else pytest.approx(value, rel=0.01))
-    assert _doubts(log) == doubts
-    assert "resumed" in {problem.code for problem in log.problems}
-
-
-def _bars_of(steps: int, *, per_step_s: float, of: int = 1570) -> str:
-    return "".join(_bar(step, int(step * per_step_s), of) for step in range(1, steps + 1))
-
-
-_EVALUATED = "{'eval_loss': 0.5, 'eval_runtime': 30.0, 'eval_samples_per_second': 800.0, 'epoch': 1.0}\n"
-
-
-@pytest.mark.parametrize(
-    ("bars", "value", "doubts"),
-    [
-        (_bars_of(100, per_step_s=2.0), 32.0, set()),
-        (_bars_of(100, per_step_s=2.0) + _EVALUATED, 32.0, {"evaluation-included"}),
-        # The bar of an evaluation, one that counts micro-batches, and one too short for its whole seconds.
-        (_bars_of(100, per_step_s=2.0) + _bars_of(40, per_step_s=5.0, of=40), 32.0, set()),
-        (_bars_of(100, per_step_s=2.0, of=3140), None, {"no-records"}),
-        (_bars_of(20, per_step_s=2.0), None, {"no-records"}),
-        # Two runs in one file.
-        (_bars_of(100, per_step_s=2.0) + _bars_of(100, per_step_s=3.0), None, {"no-records"}),
-    ],
-    ids=["bar", "evaluated", "evaluation's bar", "micro-batches", "short", "two runs"],
-)
-def test_a_trainer_without_a_summary_is_timed_by_its_progress_bar(
-    read: Reader, bars: str, value: float | None, doubts: set[str]
-) -> None:
-    log = read(_TRAINING.format(steps=1570) + "{'loss': 1.2, 'learning_rate': 1e-5, 'epoch': 0.1}\n" + bars)
-    result = measure_log(log)
-
-    assert result.value == pytest.approx(value, rel=0.02)
-    assert _doubts(log) == doubts
-    assert (result.rule == "progress-bar") is (value is not None)
-
-
-def test_an_evaluation_in_the_middle_of_a_long_bar_is_found(read: Reader) -> None:
-    bars = "".join(_bar(step, step // 100, 30_000) for step in range(1, 30_001))
-    evaluation = "{'eval_loss': 0.5, 'eval_runtime': 150.0, 'eval_samples_per_second': 800.0, 'epoch': 1.0}\n"
-    half = len(bars) // 2
-
-    log = read(bars[:half] + "\n" + evaluation + bars[half:] + _SUMMARY.format(rate=100.0, epoch=3.0))
-
-    assert _doubts(log) == {"evaluation-included"}
-
-
-def test_the_batch_is_that_of_the_training_that_ran(read: Reader) -> None:
-    tried = _TRAINING.format(steps=1570).replace(" = 8\n", " = 32\n").replace(" = 64\n", " = 256\n")
-
-    log = read(tried + _TRAINING.format(steps=1570) + _SUMMARY.format(rate=5.233, epoch=10.0))
-
-    assert (log.facts.batch_per_device, log.facts.global_batch) == (8, 64)
 
 
 def _epochs(*bars: str, times: int = 9) -> str:
@@ -310,7 +59,7 @@ def test_keras_two_times_are_compared(
 ) -> None:
     log = read(text, given=_KERAS)
 
-    assert _doubts(log) - {"stall"} == ({doubt} if doubt else set())
+    assert doubts_of(log).keys() - {"stall"} == ({doubt} if doubt else set())
     assert value is None or measure_log(log).value == pytest.approx(value)
 
 
@@ -329,8 +78,8 @@ def test_validation_within_an_epoch_of_lightning_is_a_doubt(read: Reader) -> Non
     validation = "Validation DataLoader 0: 100%|██| 50/50 [00:30<00:00,  1.66it/s]\n"
     after = epoch("").replace("`Trainer", validation + "`Trainer")
 
-    assert _doubts(read(epoch(validation), given=_KERAS)) == {"evaluation-included"}
-    assert _doubts(read(after, given=_KERAS)) == set()
+    assert doubts_of(read(epoch(validation), given=_KERAS)).keys() == {"evaluation-included"}
+    assert doubts_of(read(after, given=_KERAS)).keys() == set()
 
 
 def test_a_batch_that_several_devices_share_is_a_doubt(read: Reader) -> None:
@@ -341,7 +90,7 @@ def test_a_batch_that_several_devices_share_is_a_doubt(read: Reader) -> None:
         f"GPU available: True\ntensor_model_parallel_size: 8\n{bars}`Trainer.fit` stopped: x\n", given=_KERAS
     )
 
-    assert "model-parallel" in _doubts(log)
+    assert "model-parallel" in doubts_of(log)
 
 
 def test_a_step_of_old_megatron_is_a_batch_of_each_model_parallel_group(read: Reader) -> None:
@@ -357,7 +106,7 @@ def test_a_step_of_old_megatron_is_a_batch_of_each_model_parallel_group(read: Re
         f"{arguments}{''.join(lines)}exiting program at iteration 5000\n", given=Facts(batch_per_device=4)
     )
 
-    assert _sound(log) == pytest.approx(4 * 8)
+    assert sound(log) == pytest.approx(4 * 8)
 
 
 def _maskrcnn(start: int) -> str:
@@ -374,8 +123,8 @@ def _maskrcnn(start: int) -> str:
 
 
 def test_averages_that_begin_late_are_those_of_a_resumed_run(read: Reader) -> None:
-    assert _sound(read(_maskrcnn(0))) == pytest.approx(32)
-    assert _doubts(read(_maskrcnn(1000))) == {"resumed"}
+    assert sound(read(_maskrcnn(0))) == pytest.approx(32)
+    assert doubts_of(read(_maskrcnn(1000))).keys() == {"resumed"}
 
 
 def test_a_progress_bar_that_counts_steps_before_a_checkpoint_is_a_doubt(read: Reader) -> None:
@@ -386,8 +135,8 @@ def test_a_progress_bar_that_counts_steps_before_a_checkpoint_is_a_doubt(read: R
 
     log = read(f"{head}Resuming from checkpoint checkpoint-1000\n{bars}")
 
-    assert "resumed" in _doubts(log)
-    assert "resumed" not in _doubts(read(head + bars))
+    assert "resumed" in doubts_of(log)
+    assert "resumed" not in doubts_of(read(head + bars))
 
 
 def test_the_batch_that_a_configuration_is_scaled_to_counts(read: Reader) -> None:
@@ -415,13 +164,13 @@ def test_the_line_that_times_both_engines_wins_over_those_of_each(read: Reader) 
     )
     log = read(f"cmd = deepspeed main.py\n{lines}act_loss: 0.1\nProcess 1 exits successfully.\n")
 
-    assert _sound(log) == pytest.approx(10.09)
+    assert sound(log) == pytest.approx(10.09)
 
 
 def test_an_old_timer_without_a_printed_configuration_is_a_doubt(read: Reader) -> None:
     lines = "".join(_TIMER.format(n=n, at=f"0/{10 * n}", rate=12.5) for n in range(1, 60))
 
-    assert "unit-unclear" in _doubts(
+    assert "unit-unclear" in doubts_of(
         read(f"DeepSpeed info: version=0.7\n{lines}Process 1 exits successfully.\n")
     )
 
@@ -436,7 +185,7 @@ def test_an_old_timer_without_a_printed_configuration_is_a_doubt(read: Reader) -
 def test_microseconds_of_keras_3_are_those_of_a_step(read: Reader, line: str, unclear: bool) -> None:
     lines = (f"Epoch {epoch}/9\n{line.format(230 + epoch)}" for epoch in range(1, 10))
 
-    assert ("unit-unclear" in _doubts(read("".join(lines)))) is unclear
+    assert ("unit-unclear" in doubts_of(read("".join(lines)))) is unclear
 
 
 def test_deepspeeds_pipeline_engine_is_not_read_next_to_megatrons_line(read: Reader) -> None:
@@ -451,7 +200,7 @@ def test_deepspeeds_pipeline_engine_is_not_read_next_to_megatrons_line(read: Rea
 
     assert (alone.format, log.format) == ("deepspeed", "megatron-lm")
     assert measure_log(alone).value == pytest.approx(64)
-    assert _sound(log) == pytest.approx(54.243)
+    assert sound(log) == pytest.approx(54.243)
 
 
 _MXNET = "Namespace(batch_size=256, gpus='0,1,2,3', kv_store='{store}', network='resnet')\n"
@@ -529,7 +278,7 @@ def test_of_several_batches_the_one_by_which_samples_are_consumed_counts(read: R
     bars = "".join(_nemo_bar(n, n * 128) for n in range(1, 3001))
     end = "`Trainer.fit` stopped: x\n"
 
-    assert _sound(read(config + bars + end)) == pytest.approx(128 / 6.08)
+    assert sound(read(config + bars + end)) == pytest.approx(128 / 6.08)
     assert read(config + end).facts.global_batch is None
 
 
@@ -587,8 +336,8 @@ def test_means_of_the_last_steps_of_short_epochs_agree_with_their_total_time(rea
     def log(total: str) -> ParsedLog:
         return read(head + "".join(epoch.format(e=e, total=total) for e in range(2)))
 
-    assert "totals-disagree" not in _doubts(log("0:00:30"))
-    assert "totals-disagree" in _doubts(log("0:00:55"))
+    assert "totals-disagree" not in doubts_of(log("0:00:30"))
+    assert "totals-disagree" in doubts_of(log("0:00:55"))
     assert steps_shown(log("0:00:30")) == 2 * 61
 
 
@@ -597,8 +346,8 @@ def test_the_total_time_of_an_epoch_has_the_printed_time_of_its_first_step(read:
     line = "Epoch: [0]  [{n:3}/200]  eta: 0:01:00  lr: 0.1  loss: 2.3 (2.3)  time: {t:.4f}  data: 0.0001\n"
     lines = "".join(line.format(n=n, t=21.7 if n == 0 else 0.065) for n in range(0, 200, 20))
     head = "Namespace(batch_size=8, model='resnet50', world_size=1)\n"
-    assert "totals-disagree" not in _doubts(read(head + lines + "Epoch: [0] Total time: 0:00:34\n"))
-    assert "totals-disagree" in _doubts(read(head + lines + "Epoch: [0] Total time: 0:00:59\n"))
+    assert "totals-disagree" not in doubts_of(read(head + lines + "Epoch: [0] Total time: 0:00:34\n"))
+    assert "totals-disagree" in doubts_of(read(head + lines + "Epoch: [0] Total time: 0:00:59\n"))
 
 
 def test_a_rate_of_micro_batches_is_checked_against_the_tokens_per_step(read: Reader) -> None:
@@ -608,8 +357,8 @@ def test_a_rate_of_micro_batches_is_checked_against_the_tokens_per_step(read: Re
     def log(rate: int) -> ParsedLog:
         return read(head + "".join(line.format(n=n, rate=rate) for n in range(100)))
 
-    assert _doubts(log(148_904)) == {"rates-contradict-batch"}
-    assert _sound(log(1_191_239)) == pytest.approx(1_191_239)
+    assert doubts_of(log(148_904)).keys() == {"rates-contradict-batch"}
+    assert sound(log(1_191_239)) == pytest.approx(1_191_239)
 
 
 def test_iterations_that_are_left_out_are_not_missing(read: Reader) -> None:
@@ -619,8 +368,8 @@ def test_iterations_that_are_left_out_are_not_missing(read: Reader) -> None:
             lines.append(f"step {n}: train loss 3.1, val loss 3.2")
         lines.append(f"iter {n}: loss 8.2133, time {20000 if n % 250 == 0 else 135.4:.2f}ms, mfu 12.30%")
 
-    assert _sound(read("\n".join([*lines, ""]))) == pytest.approx(491520 / 0.1354)
-    assert "records-missing" in _doubts(read("\n".join([*lines[:50], *lines[60:], ""])))
+    assert sound(read("\n".join([*lines, ""]))) == pytest.approx(491520 / 0.1354)
+    assert "records-missing" in doubts_of(read("\n".join([*lines[:50], *lines[60:], ""])))
 
 
 def test_a_log_of_llm_c_begins_with_step_1(read: Reader) -> None:
@@ -628,7 +377,7 @@ def test_a_log_of_llm_c_begins_with_step_1(read: Reader) -> None:
         "step {n:4d}/18865 | loss 8.7 (+0.00z)| norm 4.5 | lr 1e-05 | 230.11 ms | 58.0% MFU | 2278384 tok/s\n"
     )
 
-    assert _sound(read("".join(line.format(n=n) for n in range(1, 100)))) == pytest.approx(2_278_384)
+    assert sound(read("".join(line.format(n=n) for n in range(1, 100)))) == pytest.approx(2_278_384)
 
 
 def test_torchtitans_current_mesh_gives_the_devices(read: Reader) -> None:
@@ -662,16 +411,7 @@ def test_fairseqs_line_of_2019_is_a_mean_since_the_epochs_start(read: Reader) ->
     log = read(head + "".join(map(line, range(100, 5000, 100))) + "| done training in 5000.0 seconds\n")
 
     assert log.facts.gpus == 8
-    assert _sound(log) == pytest.approx(28_800, rel=1e-3)
-
-
-def test_a_nan_gradient_is_a_diverged_training(read: Reader) -> None:
-    line = "{{'loss': 0.0, 'grad_norm': {}, 'learning_rate': 4.9e-05, 'epoch': 1.2}}\n"
-    end = _SUMMARY.format(rate=5.233, epoch=10.0)
-
-    assert _doubts(read(line.format("nan") + end)) == {"loss-not-finite"}
-    # Where half precision scales the loss, single steps overflow.
-    assert _doubts(read(line.format("nan") + line.format("0.5").replace("0.0,", "2.1,") + end)) == set()
+    assert sound(log) == pytest.approx(28_800, rel=1e-3)
 
 
 @pytest.mark.parametrize(("slower", "doubts"), [(1.6, {"rates-contradict-clock"}), (1.0, set())])
@@ -688,7 +428,7 @@ def test_paddledetections_time_stamps_are_checked_against_its_step_times(
         )
     log = read(_LAUNCH.format("--nnodes=1") + "".join(lines))
 
-    assert _doubts(log) == doubts
+    assert doubts_of(log).keys() == doubts
     assert measure_log(log).value == pytest.approx(4 * 27.844)
 
 
@@ -724,7 +464,7 @@ def test_the_average_of_a_resumed_megatron_swift_covers_fewer_steps_than_its_cou
         for done in range(10, 310, 10)
     ]
 
-    assert "resumed" in _doubts(read(head + "".join(lines), given=Facts(gpus=1)))
+    assert "resumed" in doubts_of(read(head + "".join(lines), given=Facts(gpus=1)))
 
 
 def test_ranks_with_other_speeds_are_a_doubt(read: Reader) -> None:
@@ -737,9 +477,9 @@ def test_ranks_with_other_speeds_are_a_doubt(read: Reader) -> None:
             for rank in range(8)
         )
 
-    assert "ranks-differ" not in _doubts(read(text(2), given=Facts(gpus=8)))
+    assert "ranks-differ" not in doubts_of(read(text(2), given=Facts(gpus=8)))
     log = read(text(100), given=Facts(gpus=8))
-    assert "ranks-differ" in _doubts(log)
+    assert "ranks-differ" in doubts_of(log)
     message = next(problem.message for problem in log.problems if problem.code == "ranks-differ")
     assert "prints 1024 units/s, all 8 ranks 674 on average (324 to 1024)" in message
 
@@ -754,7 +494,7 @@ def test_a_wait_that_is_longer_than_the_step_is_a_doubt(read: Reader, data: floa
 
     log = read(text, given=Facts(gpus=1, batch_per_device=256))
 
-    assert ("wait-left-out" in _doubts(log)) is doubted
+    assert ("wait-left-out" in doubts_of(log)) is doubted
 
 
 @pytest.mark.parametrize(("seconds", "doubted"), [(5, False), (10, True)])
@@ -767,21 +507,7 @@ def test_detectron2s_times_are_held_against_its_stamps(read: Reader, seconds: in
 
     log = read(text, given=Facts(gpus=8, batch_per_device=2))
 
-    assert ("rates-contradict-clock" in _doubts(log)) is doubted
-
-
-@pytest.mark.parametrize(("samples", "doubted"), [(200.0, False), (400.0, True)])
-def test_a_trainers_samples_are_held_against_its_steps(read: Reader, samples: float, doubted: bool) -> None:
-    text = (
-        "***** Running training *****\n  Num examples = 10,000\n  Num Epochs = 2\n"
-        "  Instantaneous batch size per device = 8\n"
-        "  Total train batch size (w. parallel, distributed & accumulation) = 64\n"
-        "  Gradient Accumulation steps = 1\n  Total optimization steps = 312\n"
-        f"{{'train_runtime': 100.0, 'train_samples_per_second': {samples}, 'train_steps_per_second': 3.12, "
-        "'train_loss': 1.0, 'epoch': 2.0}\n"
-    )
-
-    assert ("rates-contradict-batch" in _doubts(read(text))) is doubted
+    assert ("rates-contradict-clock" in doubts_of(log)) is doubted
 
 
 @pytest.mark.parametrize(("steps", "doubted"), [(100, False), (50, True)])
@@ -794,4 +520,4 @@ def test_trainings_of_other_lengths_in_a_log_of_keras_are_a_doubt(
         for epoch in (1, 2, 3)
     )
 
-    assert ("several-runs" in _doubts(read(text, given=_KERAS))) is doubted
+    assert ("several-runs" in doubts_of(read(text, given=_KERAS))) is doubted
