@@ -1,7 +1,7 @@
 """Check that frameworks do equal work: run three steps in each and compare them."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -150,10 +150,9 @@ def answer(
     changed and no check lacked time or memory; one that holds is stored in ``saved``. A framework that cannot be
     checked is in ``absent`` with the reason. Raises ``TrainmarkError`` or OSError if nothing can be written.
     """
-    slots = slots or Slots.of(1)
-    rules, precision = dict(question.rules), question.precision
-    reference = Reference.of(question.model, rules, precision)
-    basis, form = _basis(question, run_env), equal_work_of(question.model, rules).observation
+    rules = dict(question.rules)
+    reference = Reference.of(question.model, rules, question.precision)
+    basis = _basis(question, run_env)
     stored = read_certificate(folder / CERTIFICATE)
     if stored is not None and stored.basis == basis and not _lacked(stored, Outcome.TIMEOUT, Outcome.OOM):
         return stored
@@ -162,47 +161,24 @@ def answer(
     if copy is not None and (earlier := read_certificate(copy)) is not None:
         write_run_file(folder / CERTIFICATE, copy.read_text(encoding="utf-8"))
         return earlier
-    inputs = (folder / INPUTS).absolute()
+    check = _Check(question, run_env, folder, limits, announce, slots or Slots.of(1), reference)
     # A killed process may have left an incomplete file.
-    inputs.unlink(missing_ok=True)
-    observations: list[Observation] = []
-    parties: list[Party] = []
-    absent: dict[str, str] = {}
+    check.inputs.unlink(missing_ok=True)
     try:
-        for framework in question.frameworks:
-            narrow = "" if precision is Precision.FP32 else f" in {precision.value}"
-            announce(f"{framework}: checking that its {question.model} does the described work{narrow}")
-            for base in observed_cases(question, framework, run_env):
-                with slots.free:
-                    observed = observe(base, run_env, folder / framework, inputs, limits, form)
-                if not (isinstance(observed, str) and observed.startswith(Outcome.UNSUPPORTED.value)):
-                    break
-            if isinstance(observed, str):
-                absent[framework] = observed
-                continue
-            wanted = [
-                variant
-                for variant in question.variants
-                if variant.framework == framework and variant != _variant_of(base)
-            ]
-
-            judge = partial(reference.check_variant, observed.steps)
-
-            def checked(variant: TrainingVariant, base: Case = base, judge: Judge = judge) -> CheckedVariant:
-                with slots.free:
-                    return _variant(judge, base, variant, run_env, folder, limits, announce)
-
-            with ThreadPoolExecutor(slots.count) as pool:
-                variants = list(pool.map(checked, wanted))
-            observations.append(observed.steps)
-            parties.append(
-                party(observed.steps, _axes(base), observed.version, observed.device, variants, reference)
-            )
+        found = {framework: check.framework(framework) for framework in question.frameworks}
     finally:
         # About 100 MB, which the seed can recreate.
-        inputs.unlink(missing_ok=True)
-    made_at = datetime.now(UTC)
-    certificate = certify(question.model, observations, parties, absent, made_at, basis, reference)
+        check.inputs.unlink(missing_ok=True)
+    observed = [each for each in found.values() if not isinstance(each, str)]
+    certificate = certify(
+        question.model,
+        [steps for steps, _ in observed],
+        [party for _, party in observed],
+        {framework: reason for framework, reason in found.items() if isinstance(reason, str)},
+        datetime.now(UTC),
+        basis,
+        reference,
+    )
     text = certificate.model_dump_json(indent=1) + "\n"
     write_run_file(folder / CERTIFICATE, text)
     if copy is not None and certificate.holds:
@@ -212,28 +188,61 @@ def answer(
     return certificate
 
 
-Judge = Callable[[Followed, Mapping[str, str], str], CheckedVariant]
-"""Checks the steps of a variant, which has these axes and this compiler."""
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """A question whose steps are being trained; its frameworks and variants read the same inputs."""
 
+    question: Question
+    run_env: RunEnvironment
+    folder: Path
+    limits: Limits
+    announce: Announce
+    slots: Slots
+    reference: Reference
 
-def _variant(
-    judge: Judge,
-    case: Case,
-    variant: TrainingVariant,
-    run_env: RunEnvironment,
-    folder: Path,
-    limits: Limits,
-    announce: Announce,
-) -> CheckedVariant:
-    """Run a framework's step in another variant, and return its check."""
-    axes = dict(variant.axes)
-    announce(f"{variant.framework}: checking {', '.join((*axes.values(), f'compiler {variant.compiler}'))}")
-    case = case.varied(**axes, compiler=variant.compiler)
-    place = folder / "-".join((variant.framework, *axes.values(), variant.compiler))
-    observed = observe(case, run_env, place, folder.absolute() / INPUTS, limits, Followed)
-    if isinstance(observed, str):
-        return CheckedVariant(axes=axes, compiler=variant.compiler, absent=observed)
-    return judge(observed.steps, axes, variant.compiler)
+    @property
+    def inputs(self) -> Path:
+        """The file of the inputs of all steps."""
+        return (self.folder / INPUTS).absolute()
+
+    def framework(self, framework: str) -> tuple[Observation, Party] | str:
+        """Return a framework's steps, checked in all of its variants; the reason if it cannot be checked."""
+        question = self.question
+        form = equal_work_of(question.model, dict(question.rules)).observation
+        narrow = "" if question.precision is Precision.FP32 else f" in {question.precision.value}"
+        self.announce(f"{framework}: checking that its {question.model} does the described work{narrow}")
+        for base in observed_cases(question, framework, self.run_env):
+            with self.slots.free:
+                observed = observe(
+                    base, self.run_env, self.folder / framework, self.inputs, self.limits, form
+                )
+            if not (isinstance(observed, str) and observed.startswith(Outcome.UNSUPPORTED.value)):
+                break
+        if isinstance(observed, str):
+            return observed
+        wanted = [
+            variant
+            for variant in question.variants
+            if variant.framework == framework and variant != _variant_of(base)
+        ]
+        with ThreadPoolExecutor(self.slots.count) as pool:
+            variants = list(pool.map(partial(self._variant, base, observed.steps), wanted))
+        return observed.steps, party(
+            observed.steps, _axes(base), observed.version, observed.device, variants, self.reference
+        )
+
+    def _variant(self, base: Case, first: Observation, variant: TrainingVariant) -> CheckedVariant:
+        """Run a framework's step in another variant, and return its check against the ``first`` one."""
+        axes = dict(variant.axes)
+        case = base.varied(**axes, compiler=variant.compiler)
+        place = self.folder / "-".join((variant.framework, *axes.values(), variant.compiler))
+        with self.slots.free:
+            words = ", ".join((*axes.values(), f"compiler {variant.compiler}"))
+            self.announce(f"{variant.framework}: checking {words}")
+            observed = observe(case, self.run_env, place, self.inputs, self.limits, Followed)
+        if isinstance(observed, str):
+            return CheckedVariant(axes=axes, compiler=variant.compiler, absent=observed)
+        return self.reference.check_variant(first, observed.steps, axes, variant.compiler)
 
 
 def certificates(
