@@ -2,7 +2,7 @@
 """Write the statements in docs/reference/published-tables.md from the tables; ``--check`` only compares (exit 1)."""
 
 from generated_section import GeneratedSection
-from trainmark.reference.audit import audit, counted_models
+from trainmark.reference.audit import audit
 from trainmark.reference.render import render_page
 from trainmark.reference.table import load_tables
 
@@ -17,8 +17,7 @@ SECTION = GeneratedSection(
 def statements() -> str:
     """Return the statements on all tables in Markdown."""
     tables = load_tables()
-    counted = [one for table in tables for one in counted_models(table)]
-    return render_page(tables, audit(tables), counted).rstrip()
+    return render_page(tables, audit(tables)).rstrip()
 
 
 if __name__ == "__main__":

@@ -95,10 +95,8 @@ def render_audit(
     return "\n".join(lines)
 
 
-def render_page(
-    tables: Sequence[PublishedTable], statements: Sequence[Statement], counted: Sequence[CountedModel]
-) -> str:
-    """Return the same as Markdown: a section for each series, with its statements and its counts."""
+def render_page(tables: Sequence[PublishedTable], statements: Sequence[Statement]) -> str:
+    """Return the statements as Markdown, with a section for each series."""
     found = by_table(statements)
     lines: list[str] = []
     for series in dict.fromkeys(table.series for table in tables):
@@ -116,30 +114,8 @@ def render_page(
             lines += [f"| {table.release} | {kind} | {statement.case} | {statement.text} |"]
         if not own:
             lines += ["", "Nothing in these tables contradicts itself."]
-        lines += _page_of_counts(releases, counted)
         lines += [""]
     return "\n".join(lines).rstrip() + "\n"
-
-
-def _page_of_counts(releases: Sequence[PublishedTable], counted: Sequence[CountedModel]) -> list[str]:
-    names = {table.name: table.release for table in releases}
-    models = [one for one in counted if one.table in names]
-    if not models:
-        return []
-    heading = [
-        "",
-        "Implied GFLOP per token: lowest, median and highest row; and 6N + attention, causal and full.",
-        "",
-    ]
-    heading += [
-        "| model | release | rows | GFLOP per token | 6N + attention |",
-        "| --- | --- | ---: | --- | --- |",
-    ]
-    models.sort(key=_model)
-    return heading + [
-        f"| {_model(one)} | {names[one.table]} | {one.rows} | {_range(one)} | {_convention(one) or '-'} |"
-        for one in models
-    ]
 
 
 def _model(one: CountedModel) -> str:
