@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from trainmark.campaign.certifying import Question, observed_case
-from trainmark.campaign.observation_run import Observed, observe
+from trainmark.campaign.observation_run import Inputs, Observed, observe
 from trainmark.campaign.run_environment import RunEnvironment
 from trainmark.environment import EnvironmentState, entries, state_of
 from trainmark.environment.locations import folder_of, python_of
@@ -136,7 +136,7 @@ def observations(
             continue
         form = equal_work_of(model, rules).observation
         observed = observe(
-            case, run_env, folder / framework, folder / "inputs.npz", Limits(timeout_s=1800), form
+            case, run_env, folder / framework, Inputs(folder / "inputs.npz"), Limits(timeout_s=1800), form
         )
         if isinstance(observed, str):
             sys.stderr.write(f"{model}: {framework}: {observed}\n")

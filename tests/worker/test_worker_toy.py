@@ -151,3 +151,35 @@ def test_paths_of_flags_are_those_of_the_folder_in_which_the_worker_is_started(t
     shared = tmp_path / "cache"
     process = start(Path("own.jsonl"), *TASK, here=tmp_path, TRAINMARK_BYTECODE=str(shared))
     assert ended(process, tmp_path / "own.jsonl").last["outcome"] == "ok"
+
+
+PLANTED = """
+import atexit, runpy, subprocess, sys
+atexit.register(print, "freed")
+child = subprocess.Popen(["sleep", "1000"])
+print("child", child.pid, flush=True)
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_whole_run_of_one_rank_ends_at_once_with_its_children(tmp_path: Path, ranks: int) -> None:
+    events, port = tmp_path / "events.jsonl", free_ports(8)
+    words = [sys.executable, "-c", PLANTED, str(START), *FLAGS, *TASK, f"--events={events}"]
+    outputs = [tmp_path / f"rank{rank}.txt" for rank in range(ranks)]
+    started = []
+    for rank, output in enumerate(outputs):
+        own = {**os.environ, "TRAINMARK_EXTENSIONS": str(TOY), **rank_variables(rank, ranks, port)}
+        with output.open("w") as file:
+            started.append(subprocess.Popen(words, env=own, stdout=file, text=True, start_new_session=True))
+    assert [process.wait(timeout=60) for process in started] == [0] * ranks
+    assert '"outcome": "ok"' in events.read_text().splitlines()[-1]
+    for process, output in zip(started, outputs, strict=True):
+        said = output.read_text()
+        # Ranks of MPI take leave of one another while their interpreters end.
+        assert ("freed" in said) == (ranks > 1)
+        child = Path("/proc", said.split()[1], "stat")
+        lives = child.exists() and ") Z " not in child.read_text()
+        assert lives == (ranks > 1)
+        end_group(process)

@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,7 +13,7 @@ from threading import BoundedSemaphore, Event
 
 from trainmark import equivalence, tasks, worker
 from trainmark.campaign.best_search import candidates
-from trainmark.campaign.observation_run import observe
+from trainmark.campaign.observation_run import Inputs, Observed, observe
 from trainmark.campaign.resume import CERTIFICATE, EQUIVALENCE, read_certificate
 from trainmark.campaign.run_environment import CannotStart, RunEnvironment
 from trainmark.environment import EnvironmentState, entries, state_of
@@ -144,7 +143,8 @@ def answer(
 ) -> Certificate:
     """Run the check in each framework, save everything under ``folder``, and return the certificate.
 
-    A framework's variants are trained at the same time, as far as there are ``slots``; without them one after another.
+    A framework's step and its variants are trained at the same time, as far as there are ``slots``; without them one
+    after another.
 
     A certificate from an earlier call, in ``folder`` or in ``saved``, is reused if nothing that affects the result has
     changed and no check lacked time or memory; one that holds is stored in ``saved``. A framework that cannot be
@@ -161,14 +161,15 @@ def answer(
     if copy is not None and (earlier := read_certificate(copy)) is not None:
         write_run_file(folder / CERTIFICATE, copy.read_text(encoding="utf-8"))
         return earlier
-    check = _Check(question, run_env, folder, limits, announce, slots or Slots.of(1), reference)
+    inputs = Inputs((folder / INPUTS).absolute())
+    check = _Check(question, run_env, folder, limits, announce, slots or Slots.of(1), reference, inputs)
     # A killed process may have left an incomplete file.
-    check.inputs.unlink(missing_ok=True)
+    inputs.path.unlink(missing_ok=True)
     try:
         found = {framework: check.framework(framework) for framework in question.frameworks}
     finally:
         # About 100 MB, which the seed can recreate.
-        check.inputs.unlink(missing_ok=True)
+        inputs.path.unlink(missing_ok=True)
     observed = [each for each in found.values() if not isinstance(each, str)]
     certificate = certify(
         question.model,
@@ -199,50 +200,58 @@ class _Check:
     announce: Announce
     slots: Slots
     reference: Reference
-
-    @property
-    def inputs(self) -> Path:
-        """The file of the inputs of all steps."""
-        return (self.folder / INPUTS).absolute()
+    inputs: Inputs
 
     def framework(self, framework: str) -> tuple[Observation, Party] | str:
         """Return a framework's steps, checked in all of its variants; the reason if it cannot be checked."""
-        question = self.question
+        question, slots = self.question, self.slots
         form = equal_work_of(question.model, dict(question.rules)).observation
         narrow = "" if question.precision is Precision.FP32 else f" in {question.precision.value}"
         self.announce(f"{framework}: checking that its {question.model} does the described work{narrow}")
-        for base in observed_cases(question, framework, self.run_env):
-            with self.slots.free:
-                observed = observe(
-                    base, self.run_env, self.folder / framework, self.inputs, self.limits, form
-                )
-            if not (isinstance(observed, str) and observed.startswith(Outcome.UNSUPPORTED.value)):
-                break
-        if isinstance(observed, str):
-            return observed
-        wanted = [
-            variant
-            for variant in question.variants
-            if variant.framework == framework and variant != _variant_of(base)
-        ]
-        with ThreadPoolExecutor(self.slots.count) as pool:
-            variants = list(pool.map(partial(self._variant, base, observed.steps), wanted))
+        bases = observed_cases(question, framework, self.run_env)
+        own = [variant for variant in question.variants if variant.framework == framework]
+        with ThreadPoolExecutor(slots.count) as pool:
+            # Where there are slots, a variant does not wait for the steps that it is compared with.
+            ahead = [variant for variant in own if slots.count > 1 and variant != _variant_of(bases[0])]
+            started = {variant: pool.submit(self._follow, bases[0], variant) for variant in ahead}
+            for base in bases:
+                with slots.free:
+                    observed = observe(
+                        base, self.run_env, self.folder / framework, self.inputs, self.limits, form
+                    )
+                if not (isinstance(observed, str) and observed.startswith(Outcome.UNSUPPORTED.value)):
+                    break
+            if isinstance(observed, str):
+                pool.shutdown(wait=False, cancel_futures=True)
+                return observed
+            wanted = [variant for variant in own if variant != _variant_of(base)]
+            late = [variant for variant in wanted if variant not in started]
+            started |= {variant: pool.submit(self._follow, base, variant) for variant in late}
+            variants = [
+                self._checked(observed.steps, variant, started[variant].result()) for variant in wanted
+            ]
         return observed.steps, party(
             observed.steps, _axes(base), observed.version, observed.device, variants, self.reference
         )
 
-    def _variant(self, base: Case, first: Observation, variant: TrainingVariant) -> CheckedVariant:
-        """Run a framework's step in another variant, and return its check against the ``first`` one."""
+    def _follow(self, base: Case, variant: TrainingVariant) -> Observed[Followed] | str:
+        """Run a framework's step in another variant; return its report, or the reason why there is none."""
         axes = dict(variant.axes)
         case = base.varied(**axes, compiler=variant.compiler)
         place = self.folder / "-".join((variant.framework, *axes.values(), variant.compiler))
         with self.slots.free:
             words = ", ".join((*axes.values(), f"compiler {variant.compiler}"))
             self.announce(f"{variant.framework}: checking {words}")
-            observed = observe(case, self.run_env, place, self.inputs, self.limits, Followed)
-        if isinstance(observed, str):
-            return CheckedVariant(axes=axes, compiler=variant.compiler, absent=observed)
-        return self.reference.check_variant(first, observed.steps, axes, variant.compiler)
+            return observe(case, self.run_env, place, self.inputs, self.limits, Followed)
+
+    def _checked(
+        self, first: Observation, variant: TrainingVariant, followed: Observed[Followed] | str
+    ) -> CheckedVariant:
+        """Return the check of a variant's steps against the ``first`` ones."""
+        axes = dict(variant.axes)
+        if isinstance(followed, str):
+            return CheckedVariant(axes=axes, compiler=variant.compiler, absent=followed)
+        return self.reference.check_variant(first, followed.steps, axes, variant.compiler)
 
 
 def certificates(

@@ -1,7 +1,8 @@
 """An observation run: a worker runs the three steps of the equivalence check and reports on them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import Generic, TypeVar
 
 from pydantic import ValidationError
@@ -32,19 +33,31 @@ class Observed(Generic[Steps]):
     device: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """The file with the weights and batches of a check, which its workers share."""
+
+    path: Path
+    _lock: Lock = field(default_factory=Lock)
+
+    def write(self, case: Case) -> None:
+        """Write the file for the first worker that can start: it is as large as the model."""
+        with self._lock:
+            if not self.path.exists():
+                write_inputs(case.model, self.path, rules=case.fixed_axes)
+
+
 def observe(
-    case: Case, run_env: RunEnvironment, folder: Path, inputs: Path, limits: Limits, form: type[Steps]
+    case: Case, run_env: RunEnvironment, folder: Path, inputs: Inputs, limits: Limits, form: type[Steps]
 ) -> Observed[Steps] | str:
     """Run the case's worker on the inputs, in ``folder``; return its report, or the reason why there is none.
 
-    Missing inputs are created for the first worker that can start, because they are as large as the model. ``form`` is
-    ``Observation`` for a full report of the steps, or ``Followed`` for the change of the weights only.
+    ``form`` is ``Observation`` for a full report of the steps, or ``Followed`` for the change of the weights only.
     """
-    plan = _plan(case, run_env, folder.absolute(), inputs)
+    plan = _plan(case, run_env, folder.absolute(), inputs.path)
     if isinstance(plan, CannotStart):
         return plan.reason
-    if not inputs.exists():
-        write_inputs(case.model, inputs, rules=case.fixed_axes)
+    inputs.write(case)
     folder.mkdir(exist_ok=True)
     record = run_plan(plan, folder, limits, run_env.hosts, run_env.watch)
     if record.outcome is not Outcome.OK:

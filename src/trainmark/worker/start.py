@@ -60,4 +60,4 @@ if __name__ == "__mp_main__":
 
 if __name__ == "__main__":
     program = importlib.import_module(PACKAGE + ".core.program")
-    sys.exit(program.main(sys.argv[1:]))
+    sys.exit(program.main(sys.argv[1:], leaves=True))

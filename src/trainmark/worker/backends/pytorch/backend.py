@@ -78,6 +78,10 @@ def _numpy(tensor: Any) -> Any:
     return (there.clone() if there.data_ptr() == given.data_ptr() else there).numpy()
 
 
+def _search() -> str:
+    return "measured" if torch.backends.cudnn.benchmark else "heuristic"
+
+
 def count_parameters(model: nn.Module) -> int:
     """Return the number of trainable parameters."""
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
@@ -143,8 +147,8 @@ class PyTorchTraining(Training):
         if self._device.type == "cuda":
             marks = EventTimers(slots, lambda: torch.cuda.Event(enable_timing=True))
         super().__init__(settings, Group(place, self._device), marks, self.to_batch, feed)
-        # The algorithm search of cuDNN happens in the first steps; shapes never change.
-        torch.backends.cudnn.benchmark = True
+        # The algorithm search of cuDNN happens in the first steps; shapes never change. No step of a check is timed.
+        torch.backends.cudnn.benchmark = not settings.equivalence
         torch.manual_seed(settings.seed)
         self.build()
 
@@ -314,7 +318,7 @@ class PyTorchTraining(Training):
             others={
                 "cuda": torch.version.cuda if cuda else None,
                 "cudnn": torch.backends.cudnn.version() if cuda else None,
-                "algorithm_search": "measured" if cuda else None,
+                "algorithm_search": _search() if cuda else None,
                 "cuda_connections": os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS") if cuda else None,
                 "gradient_exchange": self.exchange.name,
             },
