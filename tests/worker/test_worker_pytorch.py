@@ -76,11 +76,13 @@ print(json.dumps([count_parameters(model), strided, shape]))
 def test_batch_norm_does_not_decay_unless_asked() -> None:
     groups = in_pytorch("""
 from trainmark_worker.core.arguments import parse
-from trainmark_worker.models.pytorch_image_classification import build_model, make_optimizer
+from trainmark_worker.models.pytorch_image_classification import build_model, decays
+from trainmark_worker.pytorch_fast.optimizers import sgd
 model = build_model("mobilenet_v1", 1000)
 out = []
 for extra in ([], ["--bn-weight-decay"]):
-    optimizer = make_optimizer(model, parse(["--framework", "pytorch", *extra], 1))
+    settings = parse(["--framework", "pytorch", *extra], 1)
+    optimizer = sgd(decays(model, settings), settings.recipe)
     out.append([[sum(p.numel() for p in g["params"]), g["weight_decay"]] for g in optimizer.param_groups])
 print(json.dumps(out))
 """)
@@ -99,9 +101,11 @@ print(json.dumps(out))
 def test_a_skipped_first_step_leaves_no_rubbish_in_the_momentum() -> None:
     finite = in_pytorch("""
 from trainmark_worker.core.arguments import parse
-from trainmark_worker.models.pytorch_image_classification import make_optimizer
+from trainmark_worker.models.pytorch_image_classification import decays
+from trainmark_worker.pytorch_fast.optimizers import sgd
 model = torch.nn.Linear(64, 64)
-optimizer = make_optimizer(model, parse(["--framework", "pytorch"], 1))
+settings = parse(["--framework", "pytorch"], 1)
+optimizer = sgd(decays(model, settings), settings.recipe)
 scaler = torch.amp.GradScaler("cpu")
 before = model.weight.detach().clone()
 for factor in (float("inf"), 1.0):

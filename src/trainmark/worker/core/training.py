@@ -63,6 +63,8 @@ class Training(Backend):
         self.feed: Feed = feed
         self.epoch_samples = self.feed.epoch_samples
         self.data_waits_s = [0.0] * settings.steps
+        # Of one number a step, which stays on the device until the window is over.
+        self._losses: Any = []
         self.rates = learning_rates(settings.recipe, settings.steps, self.epoch_samples, self.global_batch)
         if settings.witness_steps:
             # Another rate than the recipe's: a step that ignores its rate shows.
@@ -179,6 +181,13 @@ class Training(Backend):
         if ranks != there:
             raise RunError(INVALID, f"{settings.framework} counts {ranks} ranks, but {there} were started")
         return {**found, "parameters": facts.parameters, "world_size": ranks}
+
+    def own_losses(self) -> list[float]:
+        return [float(loss) for loss in self._losses]
+
+    def named_tensors(self) -> dict[str, Any]:
+        """Return the framework's own parameters and running statistics, by the shared names."""
+        raise NotImplementedError
 
     def losses(self) -> list[float]:
         """Return the loss of every step, averaged over the ranks; NaN for steps not done. All ranks call it."""

@@ -7,7 +7,7 @@ from mindspore import nn, ops
 from mindspore.common.initializer import HeNormal
 
 from ..backends.mindspore import backend
-from ..backends.mindspore.backend import CONVOLUTIONS, MindSporeTraining, Output
+from ..backends.mindspore.backend import CONVOLUTIONS, MindSporeTraining
 from ..core.backend import Observation, hooked
 from ..core.facts import ObservedConfig, assert_parameters
 from ..tasks.image_classification import observing
@@ -114,7 +114,7 @@ class MindSporeImageTraining(MindSporeTraining, ImageTraining):
         """Build network and optimizer; a hook in the second convolution observes a step that is not compiled."""
         settings = self.settings
         model = build_network(settings.model, settings.classes)
-        self._outputs: list[Output] = []
+        self._outputs: list[tuple[str, tuple[int, ...]]] = []
         (classifier,) = cells(model, nn.Dense)
         convolutions, norms = cells(model, nn.Conv2d), cells(model, nn.BatchNorm2d)
         self._hook = None if self.compiled else convolutions[1].register_forward_hook(self._note)
@@ -125,7 +125,7 @@ class MindSporeImageTraining(MindSporeTraining, ImageTraining):
         self.take_over(model, forward, make_optimizer(model, settings.recipe, self.rates), named)
 
     def _note(self, _cell: nn.Cell, _inputs: Any, output: Any) -> None:
-        self._outputs.append(Output(str(output.dtype).lower(), tuple(output.shape)))
+        self._outputs.append((str(output.dtype).lower(), tuple(output.shape)))
 
     def observed_config(self) -> ObservedConfig:
         if self._hook is None:
@@ -151,7 +151,7 @@ class MindSporeImageTraining(MindSporeTraining, ImageTraining):
         if self.compiled:
             self.step(index)
             outputs = backend.outputs_in_graph(self.train_step, CONVOLUTIONS)
-            types = [(name, output.dtype) for name, output in zip(names, outputs)]
+            types = [(name, dtype) for name, (dtype, _) in zip(names, outputs)]
         else:
             with backend.operator_types() as (convolutions, products):
                 self.step(index)

@@ -123,14 +123,8 @@ def _describe(conv: Any, output: Any) -> observing.Described:
     return conv.weight.shape[2:], conv._stride, padding, conv._groups, values
 
 
-def _in_program(program: Any) -> list[tuple[str, str]]:
-    """Return the convolutions and products of a compiled program, and the types of their results."""
-    kinds = ("pd_op.conv2d", "pd_op.depthwise_conv2d", "pd_op.matmul")
-    operations = [operation for operation in program.global_block().ops if operation.name() in kinds]
-    return [
-        (f"{operation.name()} {number}", type_name(operation.results()[0].dtype))
-        for number, operation in enumerate(operations)
-    ]
+PRODUCTS = ("pd_op.conv2d", "pd_op.depthwise_conv2d", "pd_op.matmul")
+"""The convolutions and products of a compiled program."""
 
 
 class PaddleImageTraining(PaddleTraining, ImageTraining):
@@ -213,7 +207,11 @@ class PaddleImageTraining(PaddleTraining, ImageTraining):
             return observing.ObservedLayers()
         layers = list(types.items())
         if program is not None:
-            layers = _in_program(program)
+            operations = [one for one in program.global_block().ops if one.name() in PRODUCTS]
+            layers = [
+                (f"{one.name()} {number}", type_name(one.results()[0].dtype))
+                for number, one in enumerate(operations)
+            ]
             not_training = [name for name, norm in norms if not norm.training]
         measured = observing.measured(self.network_input(images))
         return observing.ObservedLayers(layers, *measured, not_training)

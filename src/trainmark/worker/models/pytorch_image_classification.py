@@ -174,7 +174,7 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
             # Nothing has summed up what a norm is to fold.
             self._stages -= {FOLDED}
         self._narrow = self._narrow_optimizer(model)
-        self.take_over(model, self._narrow or make_optimizer(model, settings), inductor)
+        self.take_over(model, self._narrow or sgd(decays(model, settings), settings.recipe), inductor)
         if self._narrow is not None and self.ranks.backend is not None:
             # The weights are rank 0's by now.
             self._narrow.renew()
@@ -342,13 +342,8 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
         return Observation(gradients, float(loss.detach()), outputs, found)
 
 
-def make_optimizer(model: nn.Module, settings: ImageSettings) -> torch.optim.Optimizer:
-    """Return SGD, with batch-norm weights and biases in a group that does not decay unless asked."""
-    return sgd(decays(model, settings), settings.recipe)
-
-
 def decays(model: nn.Module, settings: ImageSettings) -> list[tuple[list[Any], float]]:
-    """Return the groups of parameters, each with its weight decay."""
+    """Return the groups of parameters, each with its weight decay: none of batch norms, unless asked."""
     recipe = settings.recipe
     groups: dict[bool, list[Any]] = {False: [], True: []}
     for module in model.modules():

@@ -298,14 +298,10 @@ class TensorFlowImageTraining(TensorFlowTraining, ImageTraining):
         self._output = (second.dtype.name, tuple(second.shape))
         # In FP32: loss scaling does not help a logarithm of FP16 sums.
         logits = tf.cast(logits, tf.float32)
-        return self._loss(logits, labels), logits
-
-    def _loss(self, logits: Any, labels: Any) -> Any:
-        """Return the mean over the batch of the cross entropy with smoothed labels."""
         smoothing, classes = self.settings.recipe.label_smoothing, self.settings.classes
         rest = smoothing / classes
         targets = tf.one_hot(labels, classes, on_value=1.0 - smoothing + rest, off_value=rest)
-        return tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(targets, logits))
+        return tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(targets, logits)), logits
 
     def observed_config(self) -> ObservedConfig:
         """Return the observation of the second convolution; in TensorFlow the layout is the order of the axes.

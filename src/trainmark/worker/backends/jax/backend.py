@@ -272,8 +272,6 @@ class JaxTraining(Training):
         self._run: Callable[[TrainState, Batch], Any] | None = None
         # The trace of the program that is run.
         self._traced: Any = None
-        # The losses stay on the device until the window is over.
-        self._losses: list[Any] = []
         # From here on: the program that made the weights is not part of the training.
         self._clock = collectives.CompileClock()
 

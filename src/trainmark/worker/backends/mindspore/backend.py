@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import mindspore as ms
 import numpy as np
@@ -35,18 +35,6 @@ def amp_level(precision: Precision) -> str:
 def with_precision(model: nn.Cell, precision: Precision) -> nn.Cell:
     """Return the network that computes in the precision; its logits are FP32, its parameters the model's own."""
     return amp.auto_mixed_precision(model, amp_level(precision), ms.float16)
-
-
-def loss_scaler(precision: Precision, recipe: Recipe) -> Any:
-    """Return the scaler of the loss, or None for a precision that needs none.
-
-    The dynamic one starts and grows as torch's: 65536, doubled after 2000 steps without an overflow.
-    """
-    if not precision.scaled:
-        return None
-    if recipe.loss_scale is None:
-        return amp.DynamicLossScaler(scale_value=2**16, scale_factor=2, scale_window=2000)
-    return amp.StaticLossScaler(recipe.loss_scale)
 
 
 def own_threads() -> set[int]:
@@ -162,21 +150,17 @@ def operator_types() -> Iterator[tuple[list[str], list[str]]]:
         primitive._run_op, ops.MatMul.__call__ = run, multiply
 
 
-class Output(NamedTuple):
-    """The output of an operator: its type, like ``float16``, and its shape."""
+def outputs_in_graph(step: nn.Cell, operators: Sequence[str]) -> list[tuple[str, tuple[int, ...]]]:
+    """Return types, like ``float16``, and shapes of the outputs of these operators in a compiled step.
 
-    dtype: str
-    shape: tuple[int, ...]
-
-
-def outputs_in_graph(step: nn.Cell, operators: Sequence[str]) -> list[Output]:
-    """Return the outputs of these operators in a compiled step, by MindSpore's own graph; a hook observes nothing."""
+    They are from MindSpore's own graph; a hook observes nothing there.
+    """
     model = ModelProto()
     model.ParseFromString(step.get_func_graph_proto())
     tensors = [node.output_type.tensor_type for node in model.graph.node if node.op_type in operators]
     types = (DataType.Name(tensor.elem_type).replace("DT_", "").lower() for tensor in tensors)
     shapes = (tuple(int(side.size) for side in tensor.shape.dim) for tensor in tensors)
-    return list(map(Output, types, shapes))
+    return list(zip(types, shapes))
 
 
 class MindSporeTraining(Training):
@@ -219,10 +203,14 @@ class MindSporeTraining(Training):
         """Train this model; ``forward`` maps a batch to loss and outputs, ``named`` are its weights by shared names."""
         self.model, self.named = model, named
         self._parameters = model.trainable_params()
-        self._scaler = loss_scaler(self.precision, self.settings.recipe)
+        self._scaler, scale = None, self.settings.recipe.loss_scale
+        if self.precision.scaled and scale is None:
+            # As torch's: doubled after 2000 steps without an overflow.
+            self._scaler = amp.DynamicLossScaler(scale_value=2**16, scale_factor=2, scale_window=2000)
+        elif self.precision.scaled:
+            self._scaler = amp.StaticLossScaler(scale)
         reducer = self.ranks.reducer(optimizer.parameters)
         self.train_step = make_step(forward, optimizer, reducer, self._scaler)
-        self._losses: list[Any] = []
         self._compile_s = 0.0
 
     def train(self, index: int) -> None:
@@ -256,9 +244,6 @@ class MindSporeTraining(Training):
     def compilations(self) -> int:
         """Return the number of programs that MindSpore has of the step: another shape or type makes another one."""
         return len(self.train_step.compile_cache) if self.compiled else 0
-
-    def own_losses(self) -> list[float]:
-        return [float(loss.asnumpy()) for loss in self._losses]
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
         """Load parameters and running statistics.

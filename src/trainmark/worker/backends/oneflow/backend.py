@@ -182,7 +182,6 @@ class OneFlowTraining(Training):
             rates = rates_in_graph(self.optimizer, recipe, self.epoch_samples, self.settings.batch_per_device)
             mixed = precision.compute if precision.mixed else None
             self.graph = make_graph(self.network, loss, self.optimizer, rates, mixed, recipe.loss_scale)
-        self._losses: list[Any] = []
 
     def train(self, index: int) -> None:
         """Train on the current batch; a graph has its own schedule of the learning rate in it."""

@@ -2,7 +2,6 @@
 
 import math
 import time
-from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
@@ -234,10 +233,6 @@ class PaddleTraining(Training):
         paddle.seed(settings.seed)
         self.build()
 
-    @abstractmethod
-    def named_tensors(self) -> dict[str, Any]:
-        """Return the model's parameters and running statistics by the shared names."""
-
     def to_batch(self, *arrays: Any) -> tuple[Any, ...]:
         """Return numpy's arrays on the device."""
         return tuple(map(paddle.to_tensor, arrays))
@@ -261,8 +256,6 @@ class PaddleTraining(Training):
         scale = settings.recipe.loss_scale
         fixed = {} if scale is None else {"init_loss_scaling": scale, "use_dynamic_loss_scaling": False}
         self.scaler = paddle.amp.GradScaler(**fixed) if self.precision.scaled else None
-        # One number a step, which stays on the device until the window is over.
-        self._losses: list[Any] = []
 
     def train(self, index: int) -> None:
         self._schedule.step(index)

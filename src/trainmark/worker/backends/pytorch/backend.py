@@ -235,10 +235,6 @@ class PyTorchTraining(Training):
         """Return the outputs of ``self.network`` and the loss for the batch at hand, under ``self.autocast``."""
         raise NotImplementedError
 
-    def named_tensors(self) -> dict[str, Any]:
-        """Return the model's parameters and running statistics by the shared names."""
-        raise NotImplementedError
-
     def train(self, index: int) -> None:
         for parameters in self.optimizer.param_groups:
             if self._captured is None:

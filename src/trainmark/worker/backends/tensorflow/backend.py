@@ -310,7 +310,6 @@ class TensorFlowTraining(Training):
         # Made beforehand: a scalar that is made in the step would have to be copied to the device in it.
         with tf.device(self.device.path):
             self._rates = [tf.constant(rate, tf.float32) for rate in self.rates]
-        self._losses: list[Any] = []
 
     def forward(self, *batch: Any) -> tuple[Any, Any]:
         """Return the loss of a batch, the mean over its samples, and the outputs; in training mode."""
@@ -412,9 +411,6 @@ class TensorFlowTraining(Training):
         """Return how often the step was traced: shapes are static, so that XLA compiles for a new trace alone."""
         whole: Any = self._train
         return 0 if self._compiler.whole is _eager else int(whole.experimental_get_tracing_count())
-
-    def own_losses(self) -> list[float]:
-        return [float(loss) for loss in self._losses]
 
     def steps_taken(self) -> int | None:
         """Return how many steps the optimizer has counted; SGD counts none."""
