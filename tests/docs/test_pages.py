@@ -129,6 +129,23 @@ def test_a_paragraph_has_one_idea(page: Path) -> None:
     assert [block.splitlines()[0] for block in long if PROSE.match(block) and "\n   |" not in block] == []
 
 
+MOST_OF_A_CELL = 260
+"""Characters without the targets of links: two lines of a wide column."""
+TARGET = re.compile(r"\]\([^)]*\)")
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if "adr" not in page.parts and page.name != "report.md"],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
+def test_a_cell_has_at_most_two_lines(page: Path) -> None:
+    rows = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    cells = [cell.strip() for row in rows for cell in re.split(r"(?<!\\)\|", TARGET.sub("]", row))]
+
+    assert [cell[:60] for cell in cells if len(cell) > MOST_OF_A_CELL] == []
+
+
 PRIVATE = re.compile(r"\b(spoil(?:ed|t|s)?|strays|drained|recorded step|told|whoever|begun)\b", re.IGNORECASE)
 """Words of this project's past: nobody else measures by them. Names of fields and codes are in backticks."""
 
