@@ -31,6 +31,7 @@ AT_ONCE = "-at-once"
 
 
 def replace(owner: Any, name: str, by: Any) -> None:
+    assert hasattr(owner, name), f"there is no {name} to replace"
     setattr(owner, name, by)
 
 
@@ -195,13 +196,13 @@ def never_flipped() -> None:
 
 def not_shuffled() -> None:
     """Every epoch has the order of the list."""
-    replace(pictures, "_order", lambda images, _seed, _epoch: list(range(images)))
+    replace(pictures.ImageSampler, "order", lambda self, _epoch: feeds.np.arange(self._samples))
 
 
 def another_order() -> None:
     """Equal work: another shuffled order of the same data set."""
-    order = pictures._order
-    replace(pictures, "_order", lambda images, seed, epoch: order(images, seed + 1, epoch))
+    order = pictures.ImageSampler.order
+    replace(pictures.ImageSampler, "order", lambda self, epoch: order(self, epoch + 1))
 
 
 def another_decoder() -> None:

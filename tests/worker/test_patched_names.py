@@ -56,6 +56,11 @@ def patched(source: str) -> Iterator[tuple[str, str]]:
             for target in node.targets if isinstance(node, ast.Assign) else ():
                 if isinstance(target, ast.Attribute) and ast.unparse(target.value) in modules:
                     yield modules[ast.unparse(target.value)], target.attr
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "replace":
+                owner, name, _ = map(ast.unparse, node.args)
+                module, _, owned = owner.partition(".")
+                if module in modules:
+                    yield modules[module], owned or ast.literal_eval(name)
 
 
 def test_every_name_that_a_mistake_replaces_is_the_workers() -> None:
@@ -69,7 +74,9 @@ def test_a_name_that_is_gone_is_found() -> None:
     source = (
         'def one():\n    training: Any = importlib.import_module("trainmark_worker.core.training")\n'
         "    training.gone = training.NONE = None\n"
+        '    replace(training, "gone_too", None)\n    replace(training.Training, "step", None)\n'
     )
+    assert [name for _, name in patched(source)] == ["gone", "NONE", "gone_too", "Training"]
     assert dict.fromkeys(name in names_in(module) for module, name in patched(source)) == {
         False: None,
         True: None,

@@ -8,6 +8,7 @@ architectures: Any = importlib.import_module("trainmark_worker.tasks.image_class
 
 
 def replace(owner: Any, name: str, by: Any) -> None:
+    assert hasattr(owner, name), f"there is no {name} to replace"
     setattr(owner, name, by)
 
 
