@@ -375,6 +375,62 @@ _GLOG = "I0301 12:{:02}:{:02}.{:06} 1400235 "
             "tokens/s",
             id="average-is-used-last",
         ),
+        pytest.param(  # tinygrad's LLaMA
+            _block(
+                lambda at: (
+                    f"{at:5} 0.50{at % 9} s step, 0.45{at % 9} s gbs, 0.04 s optim, 2.1{at} loss, 0.01 LR"
+                )
+            ),
+            _ONE,
+            31.8,
+            "samples/s",
+            id="unit-of-a-step-in-words",
+        ),
+        pytest.param(  # MLX-LM, whose table has an arrow for better or worse
+            "  iter   train_loss     tok/s     tokens\n"
+            + _block(
+                lambda at: (
+                    f"  {10 * at:>4}    2.{at:03} {'▼▲'[at % 2]}    {8192 + at % 3:,}    {8.2 * at:.1f}k"
+                )
+            ),
+            Facts(),
+            8193,
+            "tokens/s",
+            id="table-with-signs",
+        ),
+        pytest.param(  # PhysicsNeMo
+            "".join(
+                f"[{_START + timedelta(seconds=6 * at):%H:%M:%S} - train - INFO] Epoch {at} Metrics: loss = 1.234e-03\n"
+                f"[{_START + timedelta(seconds=6 * at + 5):%H:%M:%S} - train - INFO] Epoch Execution Time: 5.120e+00s, "
+                f"Time/Iter: 5.0{at % 9}0e+02ms\n"
+                for at in range(1, 60)
+            ),
+            _ONE,
+            31.8,
+            "samples/s",
+            id="time-per-iteration-of-an-epoch",
+        ),
+        pytest.param(  # torchtune
+            "".join(
+                f"1|{at}|Loss: 1.{at:03}: {at // 4}%|###   | {at}/400 [{at // 60:02}:{at % 60:02}<05:00, 1.00s/it]\r"
+                for at in range(11, 388)
+            ),
+            _ONE,
+            16,
+            "samples/s",
+            id="bar-with-lines-in-its-words",
+        ),
+        pytest.param(  # OpenRLHF: a step has a generation, too
+            "".join(
+                f"INFO {_START + timedelta(minutes=at):%m-%d %H:%M:%S} ppo_trainer.py:547] Global step {at}: "
+                f"{{'actor_lr': 5e-07, 'reward': 0.4{at}, 'timing/ppo_train': 18.5, 'timing/generation': 35.4}}\n"
+                for at in range(1, 60)
+            ),
+            _ONE,
+            16 / 60,
+            "samples/s",
+            id="step-with-a-generation",
+        ),
     ],
 )
 def test_lines_of_public_programs_are_guessed(
@@ -409,6 +465,46 @@ def test_a_mean_since_the_start_is_recognised_by_its_course(
 
         assert row["throughput"] == pytest.approx(64, rel=0.01)
         assert "is the mean since the start" in row["problems"][0]["message"]
+
+
+@pytest.mark.parametrize("prefix", ["INFO:root:", "[INFO    ][2026-03-01 12:00:00][root][train] "])
+def test_a_mean_since_the_start_of_each_epoch_is_recognised(tmp_path: Path, prefix: str) -> None:
+    """I-JEPA and V-JEPA: the first epoch has a slow step, and no number has a name but the time."""
+    lines = "".join(
+        f"{prefix}[{epoch}, {at:5}] loss: 0.{at:03} [lr: 1.00e-03] "
+        f"({1000 * ((50 if epoch == 1 else 0) + (at + 1) / 2) / (at + 1):.1f} ms)\n"
+        for epoch in (1, 2)
+        for at in range(0, 500, 10)
+    )
+
+    row = _row(tmp_path, lines, Facts(gpus=2, batch_per_device=16))
+
+    assert row["throughput"] == pytest.approx(64, rel=0.01)
+    assert "is the mean since the start" in row["problems"][0]["message"]
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "%H:%M:%S",
+        "%m/%d/%Y %H:%M:%S",
+        "%d.%m.%Y %H:%M:%S",
+        "%Y%m%d-%H:%M:%S",
+        "%m-%d %H:%M:%S",
+        "%b %d %H:%M:%S",
+        "I%Y%m%d %H:%M:%S",
+    ],
+)
+def test_a_time_of_day_goes_on_past_midnight(tmp_path: Path, form: str) -> None:
+    """Programs print dates in many forms; the time of day is enough for lines of a few hours each."""
+    lines = "".join(
+        f"{datetime(2026, 2, 28, 22, tzinfo=UTC) + timedelta(minutes=10 * at):{form}} - step {at} loss 2.1\n"
+        for at in range(200)
+    )
+
+    row = _row(tmp_path, lines, _ONE)
+
+    assert row["throughput"] == pytest.approx(16 / 600, rel=0.01)
 
 
 def test_speeds_of_steps_that_become_faster_are_no_mean_since_the_start(tmp_path: Path) -> None:

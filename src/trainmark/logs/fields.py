@@ -61,6 +61,9 @@ _SHORT_BYTES = 1 << 14
 _MOSTLY = 0.95
 _STAMP_BYTES = 29
 _FEBRUARY = 2
+_DAY_S = 86_400.0
+_MOST_OF_A_DAY_S = 64_800.0
+"""A time of day that falls by more, within less than six hours, is past midnight; a run begun anew rarely does."""
 _DAYS_BEFORE_MONTH = np.array([0, 0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 0, 0, 0])
 
 
@@ -198,6 +201,17 @@ def _days_before(months: Floats) -> Floats:
     """Return the days of a leap year before each of ``months``, as for ``SHORT_STAMP``; NaN without a month."""
     known = np.nan_to_num(months).astype(np.int64) & 15
     return np.where(np.isnan(months), np.nan, _DAYS_BEFORE_MONTH[known] + (known > _FEBRUARY))
+
+
+def past_midnight(clock_s: Floats) -> Floats:
+    """Return a clock that goes on where a time of day begins anew: it falls there by most of a day.
+
+    Times with a date, of a day or more, are returned as they are.
+    """
+    falls = np.diff(clock_s) < -_MOST_OF_A_DAY_S
+    if not falls.any() or np.nanmax(clock_s) >= _DAY_S:
+        return clock_s
+    return clock_s + _DAY_S * np.concatenate(([0.0], np.cumsum(falls)))
 
 
 def column_of(group: str) -> str:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from trainmark.logs.batches import Batches, apply_batches, find_batches
-from trainmark.logs.fields import Extract, derived, extract
+from trainmark.logs.fields import Extract, derived, extract, past_midnight
 from trainmark.logs.format import Format, GivenFormats, KnownFormats
 from trainmark.logs.headings import drop_unheaded
 from trainmark.logs.intervals import counts_from_zero, steps_covered
@@ -566,7 +566,19 @@ def _records_of(known: Format, found: Mapping[str, Column], size: int) -> _OfRan
     if known.transform is not None:
         found, size = _join_blocks(known.transform(_blocks(found)))
     columns = {name: found[name] for name in FIELDS if name in found}
+    if "clock_s" in columns:
+        columns["clock_s"] = _past_midnight(columns["clock_s"])
     return _OfRank(Records(count=size, **columns), witnesses)
+
+
+def _past_midnight(clock: Column) -> Column:
+    """Return ``clock`` itself, or a column of it that goes on where a time of day begins anew."""
+    passed, last, added = Column(), np.nan, 0.0
+    for values in clock.blocks():
+        block = past_midnight(np.concatenate(([last], values)))[1:] + added
+        last, added = values[-1], block[-1] - values[-1] if np.isfinite(values[-1]) else added
+        passed.append(block)
+    return passed if added else clock
 
 
 def _blocks(columns: Mapping[str, Column]) -> Iterator[dict[str, Floats]]:

@@ -100,8 +100,8 @@ _SPECIAL = {
     "stamp": rf"(?P<stamp>{STAMP.decode()})",
     "short_stamp": rf"(?P<stamp>{SHORT_STAMP.decode()})",
     "glog_stamp": (
-        r"[IWEF](?P<clock_month>[01]\d)(?P<clock_d>[0-3]\d) (?P<clock_h>\d\d):(?P<clock_m>\d\d):"
-        r"(?P<clock_s>\d\d\.\d+)(?=\D)"
+        r"[IWEF](?:\d{4})?(?P<clock_month>[01]\d)(?P<clock_d>[0-3]\d) (?P<clock_h>\d\d):(?P<clock_m>\d\d):"
+        r"(?P<clock_s>\d\d(?:\.\d+)?)(?=\D)"
     ),
     "elapsed": _ELAPSED,
     "step_duration": (

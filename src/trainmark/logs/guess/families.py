@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.logs.fields import STAMP, number, stamps
+from trainmark.logs.fields import STAMP, number, past_midnight, stamps
 from trainmark.logs.model import Floats
 
 _COUNTERS = re.compile(
@@ -116,8 +116,12 @@ _SECONDS = {
     "sec/batch": "step_time_s",
     "ms/batch": "step_time_ms",
     **{
-        f"{second} per {step}": "step_time_s"
-        for second in ("s", "sec", "secs", "seconds")
+        f"{second}{of}{step}": field
+        for second, field in (
+            *((word, "step_time_s") for word in ("s", "sec", "secs", "seconds")),
+            ("ms", "step_time_ms"),
+        )
+        for of in (" per ", " ")
         for step in ("it", "iter", "iteration", "step", "batch", "update")
     },
 }
@@ -125,9 +129,9 @@ _DATA_SECONDS = {
     **dict.fromkeys(("s", "sec", "secs", "seconds"), "data_time_s"),
     **dict.fromkeys(("ms", "msec"), "data_time_ms"),
 }
-_GLOG = rb"\b[IWEF](?:[01]\d[0-3]\d) \d\d:\d\d:\d\d\.\d{1,9}"
+_GLOG = rb"\b[IWEF](?:\d{4})?[01]\d[0-3]\d \d\d:\d\d:\d\d(?:\.\d{1,9})?"
 _STAMP = re.compile(STAMP + rb"|" + _GLOG)
-"""A date with a time of day; glog and absl (JAX, TensorFlow) print it without a year: ``I0301 12:00:00.123456``."""
+"""A date with a time of day; glog and absl (JAX, TensorFlow) may print no year: ``I0301 12:00:00.123456``."""
 _AFTER_STAMP = re.compile(rb"^(?:Z|[+-]\d\d:?\d\d)?(?: std(?:out|err) [FP](?= ))?")
 """The time zone behind a stamp, and what Kubernetes puts there."""
 _LEAP_YEAR = b"2024-"
@@ -136,6 +140,10 @@ _DURATION = rb"(?<![\w.:])\d{1,4}:\d\d(?::\d\d(?:\.\d+)?)?(?![\w:])(?!\.\d)"
 _SEPARATOR = rb"(?:[,'_]|\xe2\x80\xaf|\xc2\xa0)"
 """Between thousands: a comma, an apostrophe, an underscore, or a blank that does not break the line."""
 _SEPARATORS = re.compile(_SEPARATOR)
+_LOGGER = re.compile(r"^(?:DEBUG|INFO|WARNING|ERROR):[\w.]+:")
+"""What Python's logging prints before a message, without a format of its own: ``INFO:root:``."""
+_OWN_BRACKETS = re.compile(r"[\])}] ?[\[({]$")
+"""Before the first number of brackets that have no name: ``[train] [2, 400]``."""
 _DIGITS = 3
 """Digits of thousands."""
 _BEFORE_A_NUMBER = tuple(" =:")
@@ -151,15 +159,23 @@ _CELL = re.compile(rb"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 """A row of values with commas between them (and none within), and one of its values."""
 _FILLED = re.compile(rb"(?<=[\[(]) $")
 """The blanks before a number in brackets, as in ``[   64/60000]``."""
+SIGN = "\x0e"
+"""Stands for an arrow or another sign of its kind, which may be another one in the next line."""
+_SIGN_BYTES = SIGN.encode()
+_ARROW = re.compile(rb"\xe2(?:\x86[\x90-\xbf]|\x87[\x80-\xbf]|\x96[\xa0-\xbf]|\x97[\x80-\xbf])")
+"""Arrows and triangles (U+2190 to U+21FF, U+25A0 to U+25FF): up or down against the line before."""
 STAMPED = "\x1a"
 """Stands for a line's date stamp in the text between its numbers."""
 _STAMPED = STAMPED.encode()
 _RULE = re.compile("[\u2500-\u257f]")
 """Characters of which boxes and tables are drawn."""
+_UNIT_OF_CELL = re.compile(rb"^ ?(?:[KMGBkmg]|m?s|it/s)(?![\w/])")
+"""The unit behind a number of a table, which is no word beside it."""
 _COLUMN = re.compile(r"\s*\|\s*|\t|,\s*|\s+")
 _UNIT = re.compile(
     rf" ?(?:[KMGBkmg](?: (?=[A-Za-z]+/)|(?={COUNTED}(?:/|ps\b))))?"
-    r"([A-Za-z]+(?: per [A-Za-z]+){1,2}|[A-Za-z%]+(?:/[A-Za-z]+){0,2})"
+    r"([A-Za-z]+(?: per [A-Za-z]+){1,2}|(?:m?s|sec(?:ond)?s?) (?:step|iter(?:ation)?|it|batch|update)(?= *(?:[,;|)]|$))"
+    r"|[A-Za-z%]+(?:/[A-Za-z]+){0,2})"
 )
 _SUFFIX = re.compile(r" ?([KMGBkmg])(?![A-Za-z])")
 _THOUSANDS = re.compile(rf" ?([KMGBkmg])(?={COUNTED}(?:/|ps\b))")
@@ -174,7 +190,7 @@ _MOST_COLUMNS = 64
 _PROGRESS_BAR = re.compile(
     rb"^(?P<service>[\w.-]{1,40} +\| )?(?P<stamp>"
     + STAMP
-    + rb" ?)?(?:(?P<words>[^|\n]*?) *\d+%\|[^|\n]*\| *(?P<step>\d+)/(?P<total>\d+) \[[\d:]+<"
+    + rb" ?)?(?:(?P<words>[^\n]*?) *\d+%\|[^|\n]*\| *(?P<step>\d+)/(?P<total>\d+) \[[\d:]+<"
     rb"| *(?P<drawn>\d+)/\d+ (?:\[[=>.]*\] |(?:\xe2\x94\x81)+ ).*/step\b)",
     re.MULTILINE,
 )
@@ -223,7 +239,7 @@ class Meant:
 
 def is_counter_name(name: str) -> bool:
     """Return whether ``name`` is what programs call their counter of steps."""
-    return _COUNTERS.search(name) is not None
+    return _COUNTERS.search(name) is not None and not is_per_step(name)
 
 
 def is_epoch_name(name: str) -> bool:
@@ -267,6 +283,11 @@ def is_of_several_steps(name: str) -> bool:
     return _OF_SEVERAL.search(name) is not None
 
 
+def is_per_step(name: str) -> bool:
+    """Return whether a time called ``name`` is that of one step by its words: ``Time/Iter``, ``sec_per_step``."""
+    return re.search(r"(?:/|per[_ ])(?:step|iter\w*|it|batch|update)\W*$", name) is not None
+
+
 def meaning_of(name: str, unit: str, after: str = "") -> Meant | None:
     """Return what a number called ``name`` with ``unit`` behind it is; None for a word that says nothing.
 
@@ -306,7 +327,7 @@ def _meaning_of_time(name: str, unit: str) -> Meant | None:
     word = "s" if ending is None or ending[1].startswith("s") else ending[1]
     if _ELAPSED.search(bare):
         return Meant("clock_ms" if unit == "ms" or word == "ms" else "clock_s")
-    if unit in _SECONDS and ("/" in unit or " per " in unit):
+    if unit in _SECONDS and re.search(r"[/ ]", unit):
         return Meant(_SECONDS[unit])
     if (last := name.split()[-1:]) and "/" in last[0] and last[0].strip(":=") in _SECONDS:
         return Meant(_SECONDS[last[0].strip(":=")])
@@ -344,7 +365,10 @@ class Place:
         """The words directly before the number, or above it, in small letters."""
         if self.heading:
             return self.heading.lower()
-        words = re.findall(r"[A-Za-z][\w/()%. -]*", self.before[-40:])
+        if _OWN_BRACKETS.search(self.before):
+            return ""
+        before = _LOGGER.sub("", self.before)
+        words = re.findall(r"[A-Za-z][\w/()%. -]*", before[-40:])
         return words[-1].strip().lower() if words else ""
 
     @property
@@ -404,7 +428,7 @@ def families(text: bytes) -> Iterator[Family]:
         plain = (
             line[: stamp.start()] + _STAMPED + _AFTER_STAMP.sub(b"", line[stamp.end() :]) if stamp else line
         )
-        plain = _BAR.sub(b"||", plain)
+        plain = _ARROW.sub(_SIGN_BYTES, _BAR.sub(b"||", plain))
         numbers = _CELL if _ROW.fullmatch(plain) else _NUMBER
         values = numbers.findall(plain)
         if values and len(values) <= _MOST_COLUMNS:
@@ -419,7 +443,7 @@ def families(text: bytes) -> Iterator[Family]:
 
 def _headings(key: bytes, columns: int, above: list[bytes]) -> list[str]:
     """Return the words above the numbers of a table's rows; empty if the rows have words of their own."""
-    if re.search(rb"[A-Za-z]", key):
+    if any(re.search(rb"[A-Za-z]", _UNIT_OF_CELL.sub(b"", part)) for part in key.split(b"\0")):
         return []
     for line in reversed(above):
         heading = _RULE.sub("|", line.decode("utf-8", "replace"))
@@ -436,11 +460,13 @@ def _family(rows: list[_Row], headings: list[str]) -> Family:
         Place(
             before=parts[at],
             after=parts[at + 1],
-            values=np.array([_value(word) for word in column]),
+            values=_durations(column)
+            if _is_duration(column)
+            else np.array([_value(word) for word in column]),
             grouping=_grouping(column),
             heading=headings[at] if headings else "",
             is_whole=all(_SEPARATORS.sub(b"", word).isdigit() for word in column),
-            is_duration=all(b":" in word for word in column),
+            is_duration=_is_duration(column),
         )
         for at, column in enumerate(columns)
     )
@@ -456,6 +482,14 @@ def _family(rows: list[_Row], headings: list[str]) -> Family:
         "{glog_stamp}" if any(is_glog) else "{stamp}",
         misread=_misread(columns, parts) if re.search("[A-Za-z]", "".join(parts)) else "",
     )
+
+
+def _is_duration(words: Sequence[bytes]) -> bool:
+    return all(b":" in word for word in words)
+
+
+def _durations(words: Sequence[bytes]) -> Floats:
+    return past_midnight(np.array([_value(word) for word in words]))
 
 
 def _grouping(words: Sequence[bytes]) -> str:
@@ -505,7 +539,8 @@ def _has_decimal_commas(columns: Sequence[Sequence[bytes]], parts: Sequence[str]
 
 def _dated(stamp: bytes) -> bytes:
     """Return glog's stamp as a date of a leap year."""
-    return _LEAP_YEAR + stamp[1:3] + b"-" + stamp[3:]
+    day, time = stamp[1:].split(b" ")
+    return _LEAP_YEAR + day[-4:-2] + b"-" + day[-2:] + b" " + time
 
 
 def _value(word: bytes) -> float:

@@ -15,6 +15,7 @@ from trainmark.logs.guess.families import (
     is_counter_name,
     is_epoch_name,
     is_of_several_steps,
+    is_per_step,
     meaning_of,
     meaning_of_duration,
     preference,
@@ -52,6 +53,7 @@ class Fields:
     """The places of the counter, of the epoch in which it begins anew (if it does), and of the other fields.
 
     ``restarts``: the counter begins anew in each epoch, and the epoch's number is not in its line.
+    ``ignores_clock``: a line is of an epoch, and has the time of one of its steps.
     """
 
     counter: int
@@ -59,6 +61,7 @@ class Fields:
     counts_epochs: bool = False
     epoch: int | None = None
     restarts: bool = False
+    ignores_clock: bool = False
 
 
 def has_rate(fields: Fields) -> bool:
@@ -96,6 +99,8 @@ def find_fields(family: Family) -> Fields | None:
     if not (named or epochs or rated or (timed and has_loss(family))):
         return None  # numbers of requests or pages rise too
     if epochs and not rated:
+        if per_step := _times_per_step(family, _meanings(family, counter, epoch)):
+            return Fields(counter, per_step, ignores_clock=True)
         # Only the arrival of the lines is trusted: JAX prints an epoch's time before its steps have run.
         meant = {at: one for at, one in meant.items() if one.field.startswith("clock")}
     if not rated and any(is_batch_name(place.name) and _differs(place.values) for place in family.places):
@@ -109,6 +114,13 @@ def find_fields(family: Family) -> Fields | None:
     return Fields(
         counter, meant, counts_epochs=bool(epochs) and not rated, epoch=epoch, restarts=bool(restarting)
     )
+
+
+def _times_per_step(family: Family, meant: Mapping[int, Meant]) -> dict[int, Meant]:
+    """Return the times of one step by their words, of lines of whole epochs: ``Time/Iter: 41.2ms``."""
+    return {
+        at: one for at, one in meant.items() if one.field in SECONDS and is_per_step(family.places[at].name)
+    }
 
 
 def with_own_clock(family: Family) -> Family:
@@ -395,6 +407,12 @@ def _is_mean_since_start(family: Family, counter: int, at: int, found: Meant) ->
     figure of a line alone does not.
     """
     steps, values = family.places[counter].values, family.places[at].values
+    clock_s = family.clock_s
+    if len(falls := np.flatnonzero(np.diff(steps) < 0)):
+        # A counter of each epoch's steps: a mean begins anew there too, and the first epoch shows its course.
+        first = slice(int(falls[0]) + 1)
+        steps, values = steps[first], values[first]
+        clock_s = None if clock_s is None else clock_s[first]
     rises = np.diff(steps)
     if found.field not in ("rate", "steps_per_s", "step_time_s", "step_time_ms") or not (rises > 0).all():
         return False
@@ -402,7 +420,7 @@ def _is_mean_since_start(family: Family, counter: int, at: int, found: Meant) ->
         return False
     means = values if found.field in SECONDS else 1 / values
     covered = steps + (rises[0] == 1) if not steps[0] else steps
-    if family.clock_s is not None and _follows_clock(np.diff(family.clock_s), covered, means):
+    if clock_s is not None and _follows_clock(np.diff(clock_s), covered, means):
         return True
     changes = np.diff(means)
     early = len(means) // 3

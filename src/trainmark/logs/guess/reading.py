@@ -18,6 +18,7 @@ from trainmark.logs.description import build_format, parse_description
 from trainmark.logs.format import Format, GivenFormats
 from trainmark.logs.guess.families import (
     NOT_TRAINING,
+    SIGN,
     STAMPED,
     Family,
     Guess,
@@ -64,6 +65,8 @@ _LONGEST_HEAD = 1e9
 _OF_A_STEP = re.compile(r"step|batch|iter|update")
 """In the name of a time that is that of one step."""
 _LOADS = re.compile(r"\W*(?:load|fetch|read|writ|sav|cop[iy])(?:ing|ed)\b", re.IGNORECASE)
+_TRAINS = re.compile(r"(?<![^\W_])(?:train|(?:global|optimizer)[_ ]step\b)", re.IGNORECASE)
+"""In lines of training, whatever else they are about: ``Global step 7: {'timing/generation': 35.4``."""
 _OF_BOTH = 10
 """Lines with words of training and of other work, such as a validation by ``train.py:7``, are used after others."""
 _OF_A_PART = re.compile(r"\bmicro[ _-]?(?:batch|step)", re.IGNORECASE)
@@ -108,7 +111,7 @@ def guess_format(text: bytes) -> Guess | None:
             best = weight, guess
             best_has_rate = rated
             used = family, found
-    if bar is None and not best_has_rate and (block := _guess_block(known, rates_only=best is not None)):
+    if bar is None and not best_has_rate and (block := _guess_block(known, best[1] if best else None)):
         return block
     if used is not None and best is not None:
         return _with_twins(best[1], *used, known)
@@ -163,7 +166,7 @@ def of_ranks(count: int, *, rated: bool) -> str:
 
 
 def _shown(family: Family) -> str:
-    text = family.text.replace(STAMPED, "").replace("#", "N").strip()
+    text = family.text.replace(STAMPED, "").replace(SIGN, "").replace("#", "N").strip()
     return text if len(text) <= _BEFORE else text[:_BEFORE] + "…"
 
 
@@ -171,16 +174,20 @@ def _is_other_work(family: Family) -> bool:
     """Return whether the words of the lines are those of evaluation or inference, or begin with those of loading."""
     if _LOADS.match(family.text):
         return True
-    return NOT_TRAINING.search(family.text) is not None and not re.search(
-        r"\btrain", family.text, re.IGNORECASE
-    )
+    return NOT_TRAINING.search(family.text) is not None and not _TRAINS.search(family.text)
 
 
-def _guess_block(known: Sequence[Family], *, rates_only: bool) -> Guess | None:
-    """Return a guess from lines that follow each other in turn: a counter in one, its figures in others."""
+def _guess_block(known: Sequence[Family], alone: Guess | None) -> Guess | None:
+    """Return a guess from lines that follow each other in turn: a counter in one, its figures in others.
+
+    It has a speed, or times of steps instead of the epochs that the guess from lines ``alone`` counts, if there is one.
+    """
     for block in blocks(known):
         fields = None if _is_other_work(block.merged) else find_fields(block.merged)
-        if fields is None or fields.counter not in block.counted or (rates_only and not has_rate(fields)):
+        if fields is None or fields.counter not in block.counted:
+            continue
+        is_better = alone is None or (alone.counts_epochs and not fields.counts_epochs)
+        if not (is_better or has_rate(fields)):
             continue
         lines, start = [], 0
         for part in block.parts:
@@ -201,6 +208,7 @@ def _fields_of_line(fields: Fields, start: int, count: int) -> Fields:
         fields.counter - start if fields.counter in places else -1,
         {at - start: one for at, one in fields.meant.items() if at in places},
         epoch=epoch - start if epoch is not None and epoch in places else None,
+        ignores_clock=fields.ignores_clock,
     )
 
 
@@ -286,7 +294,7 @@ def _pattern(family: Family, fields: Fields) -> str:
 
 
 def _words_pattern(family: Family, fields: Fields) -> str:
-    is_stamped = family.clock_s is None
+    is_stamped = family.clock_s is None or fields.ignores_clock
     parts: list[str] = []
     last, unit = None, ""
     for at, place in enumerate(family.places):
@@ -334,9 +342,10 @@ def _row_pattern(family: Family, fields: Fields) -> str:
     """Return the pattern of a table's row, in which only the order tells what a number is."""
     parts = ["^" if family.places[0].before.strip() else "^ *"]
     for at, place in enumerate(family.places):
-        parts += [_spaced(place.before)] if at or place.before.strip() else []
+        before = _without_suffix(place.before, parts[-1])
+        parts += [_spaced(before)] if at or before.strip() else []
         parts.append(_field(_name(at, fields), place) if _is_read(at, fields) else "-?{number}")
-    after = family.places[-1].after.strip()
+    after = _without_suffix(family.places[-1].after, parts[-1]).strip()
     return "".join(parts) + (" *" + _escape(after[:1]) if after else r"\s")
 
 
@@ -384,7 +393,11 @@ def _unit_behind(after: str, unit: str) -> str:
 
 def _escape(text: str) -> str:
     return (
-        re.sub(r"(?:\\ )+", " +", re.escape(text)).replace("\\/", "/").replace("\\=", "=").replace("\\:", ":")
+        re.sub(r"(?:\\ )+", " +", re.escape(text))
+        .replace("\\/", "/")
+        .replace("\\=", "=")
+        .replace("\\:", ":")
+        .replace(SIGN, r"[^\x00-\x7f]+")
     )
 
 
@@ -404,7 +417,8 @@ def _assumptions(family: Family, fields: Fields, unit: str, whose: str) -> Any:
             "no line counts steps, so an epoch counts as one step, including anything between lines, such as evaluation"
         )
     else:
-        counted = "samples of all devices" if _unit_counted(family, fields) else "steps"
+        samples = "samples of all devices" if _unit_counted(family, fields) else "steps"
+        counted = "epochs" if fields.ignores_clock else samples
         either = (
             " (if it counts samples, a step has the work of one)"
             if _may_count_samples(family, fields)
@@ -425,6 +439,8 @@ def _assumptions(family: Family, fields: Fields, unit: str, whose: str) -> Any:
             yield f"{label} is the mean since the start: the difference of two lines gives the steps between them"
         if found.field == "rate":
             yield f"{label} is {unit} of {whose}"
+        elif found.since_start:
+            continue
         elif words := _SENTENCES.get(found.field):
             yield f"{label} {words}"
         elif (
