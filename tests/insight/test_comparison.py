@@ -9,7 +9,7 @@ import pytest
 
 from fakes import Bench
 from trainmark.cli.main import main
-from trainmark.cli.run_output import print_baseline
+from trainmark.cli.run_output import compare_baseline
 from trainmark.errors import InputError
 from trainmark.insight import compare, compare_axis, history_of
 from trainmark.measure import estimate
@@ -618,9 +618,7 @@ class TestPairsOfOneResult:
         assert message in capsys.readouterr().err
 
 
-def test_a_baseline_that_does_not_fit_leaves_the_measured_result(
-    results: Results, tmp_path: Path, capsys: CAN
-) -> None:
+def test_a_baseline_that_does_not_fit_leaves_the_measured_result(results: Results, tmp_path: Path) -> None:
     case, *_ = results.cases
     one = results.model_copy(update={"cases": (case,)})
     with_option = case.case.model_copy(update={"options": {"lr": "0.1"}})
@@ -630,8 +628,10 @@ def test_a_baseline_that_does_not_fit_leaves_the_measured_result(
     renamed = case.case.model_copy(update={"framework": "unknown", "workload": "mine"})
     mine = results.model_copy(update={"cases": (case.model_copy(update={"id": "mine", "case": renamed}),)})
 
-    assert not print_baseline(Path("before"), other, one, tmp_path)
-    assert "ratio       none: before (" in (printed := capsys.readouterr().out)
-    assert f"to trainmark compare before {tmp_path}" in printed
-    assert print_baseline(Path("before"), mine, one, tmp_path)
-    assert "framework: unknown -> " in capsys.readouterr().out
+    holds, text = compare_baseline(Path("before"), other, one, tmp_path)
+    assert not holds
+    assert "ratio       none: before (" in text
+    assert f"to trainmark compare before {tmp_path}" in text
+    holds, text = compare_baseline(Path("before"), mine, one, tmp_path)
+    assert holds
+    assert "framework: unknown -> " in text

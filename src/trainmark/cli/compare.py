@@ -1,12 +1,15 @@
 """``trainmark compare``: compare results case by case, and list what else differs between them."""
 
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from trainmark.cli.run import with_groups
+
 if TYPE_CHECKING:
-    from trainmark.schema.comparison import History
+    from trainmark.schema.comparison import Comparison, History
     from trainmark.schema.results import Results
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -17,7 +20,67 @@ _MOST_CAMPAIGNS = 20
 _SOURCE = "The --out directory of a trainmark run, its results.json, STORE#CAMPAIGN of a database, or a log."
 
 
+@dataclass(frozen=True, slots=True)
+class CaseOptions:
+    """Which cases are compared, and the difference that counts; None was not given."""
+
+    within: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            max=100.0,
+            metavar="PERCENT",
+            help="Treat differences of up to this as no change. Default for one baseline: the usual difference between "
+            "its earlier campaigns on this machine, if the database (--history) has three or more; else 0.",
+        ),
+    ] = None
+    history: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STORE",
+            help="The database with earlier campaigns, for the default of --within; default: that of STORE#CAMPAIGN.",
+        ),
+    ] = None
+    only: Annotated[
+        str | None,
+        typer.Option(help="Compare only these cases, as in trainmark run (axis=value|value, or a pattern)."),
+    ] = None
+    ignoring: Annotated[
+        str | None,
+        typer.Option(metavar="AXIS,…", help="Axes on which A and B may differ, e.g. precision,compiler."),
+    ] = None
+
+    @property
+    def share(self) -> float | None:
+        """The difference of ``within``, as a share."""
+        return None if self.within is None else self.within / 100
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """What two logs do not state, and how they are read; None was not given."""
+
+    gpus: Annotated[
+        int | None, typer.Option(min=1, help="For logs: the number of devices, if they do not state it.")
+    ] = None
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="For logs: the batch size per device, if they do not state it.")
+    ] = None
+    skip: Annotated[
+        int | None, typer.Option(min=0, help="For logs: the number of records to skip at the start of each.")
+    ] = None
+    format: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="NAME|FILE.yaml",
+            help="For logs: read both in this format, as in trainmark parse.",
+        ),
+    ] = None
+
+
 @app.command()
+@with_groups
 def compare(
     sources: Annotated[
         list[str],
@@ -45,48 +108,9 @@ def compare(
             "BASE (default: the value of the first case).",
         ),
     ] = None,
-    within: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0,
-            max=100.0,
-            metavar="PERCENT",
-            help="Treat differences of up to this as no change. Default for one baseline: the usual difference between "
-            "its earlier campaigns on this machine, if the database (--history) has three or more; else 0.",
-        ),
-    ] = None,
-    history: Annotated[
-        str | None,
-        typer.Option(
-            metavar="STORE",
-            help="The database with earlier campaigns, for the default of --within; default: that of STORE#CAMPAIGN.",
-        ),
-    ] = None,
-    only: Annotated[
-        str | None,
-        typer.Option(help="Compare only these cases, as in trainmark run (axis=value|value, or a pattern)."),
-    ] = None,
-    ignoring: Annotated[
-        str | None,
-        typer.Option(metavar="AXIS,…", help="Axes on which A and B may differ, e.g. precision,compiler."),
-    ] = None,
-    gpus: Annotated[
-        int | None, typer.Option(min=1, help="For logs: the number of devices, if they do not state it.")
-    ] = None,
-    batch: Annotated[
-        int | None, typer.Option(min=1, help="For logs: the batch size per device, if they do not state it.")
-    ] = None,
-    skip: Annotated[
-        int | None, typer.Option(min=0, help="For logs: the number of records to skip at the start of each.")
-    ] = None,
-    format_name: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            metavar="NAME|FILE.yaml",
-            help="For logs: read both in this format, as in trainmark parse.",
-        ),
-    ] = None,
+    *,
+    cases: CaseOptions,
+    for_logs: LogOptions,
     as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as one JSON object.")] = False,
 ) -> None:
     """Compare results case by case (faster, slower or not distinguishable), and list what else differs.
@@ -101,70 +125,64 @@ def compare(
     from trainmark.cli.log_compare import compare_two_logs, is_log
 
     if axis is not None:
-        if any(option is not None for option in (to, history, gpus, batch, skip, format_name)):
+        if any(option is not None for option in (to, cases.history)) or for_logs != LogOptions():
             from trainmark.errors import InputError
 
             raise InputError(
                 "--axis takes one result; of the other options only --only, --ignoring, --within and --json"
             )
-        pairs_within = (within or 0.0) / 100
-        raise typer.Exit(_compare_axis(sources, axis, pairs_within, only, ignoring, as_json=as_json))
+        raise typer.Exit(_compare_axis(sources, axis, cases, as_json=as_json))
     baselines, candidate = _sides(sources, to)
     logs = [is_log(source) for source in (*baselines, candidate)]
     if all(logs) and len(logs) == 2:
         from trainmark.logs import Facts
 
-        given = Facts(gpus=gpus, batch_per_device=batch)
-        margin = (within or 0.0) / 100
+        given = Facts(gpus=for_logs.gpus, batch_per_device=for_logs.batch)
         raise typer.Exit(
-            compare_two_logs((baselines[0], candidate), given, skip, margin, format_name, as_json=as_json)
+            compare_two_logs(
+                (baselines[0], candidate),
+                given,
+                for_logs.skip,
+                cases.share or 0.0,
+                for_logs.format,
+                as_json=as_json,
+            )
         )
-    _refuse_mixture(some_logs=any(logs), for_logs=(gpus, batch, skip, format_name))
-    share = None if within is None else within / 100
-    raise typer.Exit(_compare_results(baselines, candidate, share, history, only, ignoring, as_json=as_json))
+    if any(logs) or for_logs != LogOptions():
+        from trainmark.errors import InputError
+
+        raise InputError(
+            "a log can be compared only with one other log: compare two logs, or two results"
+            if any(logs)
+            else "--gpus, --batch, --skip and --format are for two logs"
+        )
+    raise typer.Exit(_compare_results(baselines, candidate, cases, as_json=as_json))
 
 
-def _refuse_mixture(*, some_logs: bool, for_logs: tuple[object, ...]) -> None:
-    """Raise ``InputError`` if one source is a log, or options ``for_logs`` are given although none is."""
-    from trainmark.errors import InputError
-
-    if some_logs:
-        raise InputError("a log can be compared only with one other log: compare two logs, or two results")
-    if any(option is not None for option in for_logs):
-        raise InputError("--gpus, --batch, --skip and --format are for two logs")
-
-
-def _compare_results(
-    baselines: list[str],
-    candidate: str,
-    within: float | None,
-    store: str | None,
-    only: str | None,
-    ignoring: str | None,
-    *,
-    as_json: bool,
-) -> int:
+def _compare_results(baselines: list[str], candidate: str, given: CaseOptions, *, as_json: bool) -> int:
     """Print the comparison of results; return 1 if a case is slower in the candidate or missing there."""
     from trainmark.cli.results import results_at, selected
     from trainmark.insight import compare as compared
 
-    sides = [selected(results_at(source), only) for source in (*baselines, candidate)]
-    axes, known = axes_to_ignore(ignoring, sides), None
-    if within is None and len(baselines) == 1:
-        known = _history(store, (baselines[0], candidate), sides)
-    found = compared(sides[:-1], sides[-1], (*baselines, candidate), within, axes, known)
-    if as_json:
-        sys.stdout.write(found.model_dump_json(indent=1) + "\n")
-    else:
-        from trainmark.report.comparison import render_comparison
-
-        sys.stdout.write(render_comparison(found))
+    sides = [selected(results_at(source), given.only) for source in (*baselines, candidate)]
+    axes, known = axes_to_ignore(given.ignoring, sides), None
+    if given.within is None and len(baselines) == 1:
+        known = _history(given.history, (baselines[0], candidate), sides)
+    found = compared(sides[:-1], sides[-1], (*baselines, candidate), given.share, axes, known)
+    _print(found, as_json=as_json)
     return 0 if found.holds else 1
 
 
-def _compare_axis(
-    sources: list[str], given: str, within: float, only: str | None, ignoring: str | None, *, as_json: bool
-) -> int:
+def _print(found: "Comparison", *, as_json: bool) -> None:
+    if as_json:
+        sys.stdout.write(found.model_dump_json(indent=1) + "\n")
+        return
+    from trainmark.report.comparison import render_comparison
+
+    sys.stdout.write(render_comparison(found))
+
+
+def _compare_axis(sources: list[str], name: str, given: CaseOptions, *, as_json: bool) -> int:
     """Print the comparison of the cases of one result that differ in one axis; return 1 if a number is missing."""
     from trainmark.cli.results import results_at, selected
     from trainmark.errors import InputError
@@ -172,16 +190,11 @@ def _compare_axis(
 
     if len(sources) != 1:
         raise InputError(f"--axis pairs the cases of one result: {len(sources)} are given")
-    axis, _, base = given.partition("=")
-    results = selected(results_at(sources[0]), only)
-    ignored = axes_to_ignore(ignoring, [results])
-    found = compare_axis(results, axis, base or None, sources[0], within, ignored)
-    if as_json:
-        sys.stdout.write(found.model_dump_json(indent=1) + "\n")
-    else:
-        from trainmark.report.comparison import render_comparison
-
-        sys.stdout.write(render_comparison(found))
+    axis, _, base = name.partition("=")
+    results = selected(results_at(sources[0]), given.only)
+    ignored = axes_to_ignore(given.ignoring, [results])
+    found = compare_axis(results, axis, base or None, sources[0], given.share or 0.0, ignored)
+    _print(found, as_json=as_json)
     return 1 if any(case.lost for case in found.cases) else 0
 
 

@@ -1,11 +1,13 @@
 """``trainmark explain``: explain why a throughput differs from another one: of a run, a result, a log or a figure."""
 
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
+
+from trainmark.cli.run import with_groups
 
 if TYPE_CHECKING:
     from trainmark.insight import ExplainedRun, Explanation
@@ -20,7 +22,59 @@ _SIDE = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """The rule of a log's number, and what the logs do not state; None for nothing."""
+
+    rule: Annotated[
+        str | None, typer.Option(help="The rule that computes the throughput from the log; default: window.")
+    ] = None
+    device: Annotated[
+        str | None, typer.Option(help="The device, if the log does not name it, e.g. V100.")
+    ] = None
+    gpus: Annotated[
+        int | None,
+        typer.Option(min=1, help="The number of devices over all nodes, if the log does not state it."),
+    ] = None
+    nodes: Annotated[
+        int | None, typer.Option(min=1, help="The number of nodes, if the log does not state it.")
+    ] = None
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="The batch size per device, if the log does not state it.")
+    ] = None
+    precision: Annotated[
+        str | None, typer.Option(help="The precision, if the log does not state it, e.g. amp-fp16.")
+    ] = None
+    model: Annotated[str | None, typer.Option(help="The model's name, if the log does not state it.")] = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentOptions:
+    """The options of ``--test``."""
+
+    test: Annotated[
+        bool,
+        typer.Option(
+            "--test",
+            help="Measure the factors: run A, B, A with each difference of B added, and B with each left out, in "
+            "turn, by the protocol of A's suite. A and B are cases of results.",
+        ),
+    ] = False
+    out: Annotated[
+        Path | None,
+        typer.Option(help="With --test: the result directory of the runs; default: results/explain-SUITE."),
+    ] = None
+    resume: Annotated[
+        bool, typer.Option("--resume", help="With --test: continue an interrupted experiment.")
+    ] = False
+    budget: Annotated[
+        str | None,
+        typer.Option(help="With --test: the maximum total time of the runs.", metavar="30min"),
+    ] = None
+
+
 @app.command()
+@with_groups
 def explain(
     side: Annotated[str, typer.Argument(help=f"{_SIDE}.", metavar="A")],
     reference: Annotated[
@@ -34,45 +88,9 @@ def explain(
         str | None,
         typer.Option(help=f"Compare with B instead of a published figure. {_SIDE}.", metavar="B"),
     ] = None,
-    rule: Annotated[
-        str | None, typer.Option(help="The rule that computes the throughput from the log; default: window.")
-    ] = None,
-    device: Annotated[
-        str | None, typer.Option(help="The device, if the log does not name it, e.g. V100.")
-    ] = None,
-    gpus: Annotated[
-        int | None,
-        typer.Option(min=1, help="The number of devices over all nodes, if the log does not state it."),
-    ] = None,
-    nodes: Annotated[
-        int | None, typer.Option(min=1, help="The number of nodes, if the log does not state it.")
-    ] = None,
-    batch: Annotated[
-        int | None, typer.Option(min=1, help="The batch size per device, if the log does not state it.")
-    ] = None,
-    precision: Annotated[
-        str | None, typer.Option(help="The precision, if the log does not state it, e.g. amp-fp16.")
-    ] = None,
-    model: Annotated[str | None, typer.Option(help="The model's name, if the log does not state it.")] = None,
-    test: Annotated[
-        bool,
-        typer.Option(
-            "--test",
-            help="Measure the factors: run A, B, A with each difference of B added, and B with each left out, in "
-            "turn, by the protocol of A's suite. A and B are cases of results.",
-        ),
-    ] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="With --test: the result directory of the runs; default: results/explain-SUITE."),
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="With --test: continue an interrupted experiment.")
-    ] = False,
-    budget: Annotated[
-        str | None,
-        typer.Option(help="With --test: the maximum total time of the runs.", metavar="30min"),
-    ] = None,
+    *,
+    log: LogOptions,
+    experiment: ExperimentOptions,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Compare two numbers, rank the differences by their effect, and show the ratio as a product of factors.
@@ -92,15 +110,14 @@ def explain(
         raise InputError(
             "--reference and --against exclude each other: a run is compared with one other number"
         )
-    _refuse_test_options(test, against, out, resume, budget)
-    given = LogFacts(rule, device, given_facts(gpus, nodes, batch, precision, model))
+    _refuse_experiment(experiment, against)
+    facts = given_facts(log.gpus, log.nodes, log.batch, log.precision, log.model)
+    given = LogFacts(log.rule, log.device, facts)
     explanation = explain_sides(side, reference or against, given, quiet=as_json)
-    if test and against is not None:
-        from trainmark.cli.explain_test import ExperimentOptions, run_test
+    if experiment.test and against is not None:
+        from trainmark.cli.explain_test import run_test
 
-        raise typer.Exit(
-            run_test(explanation, side, against, ExperimentOptions(out, resume, budget, as_json))
-        )
+        raise typer.Exit(run_test(explanation, side, against, experiment, as_json=as_json))
     sys.stdout.write(to_json(to_document(explanation)) if as_json else render_text(explanation))
     lacking = [
         (name, "; ".join(one.doubts) or "no rule applies to this log")
@@ -113,15 +130,13 @@ def explain(
         raise typer.Exit(1)
 
 
-def _refuse_test_options(
-    test: bool, against: str | None, out: Path | None, resume: bool, budget: str | None
-) -> None:
+def _refuse_experiment(given: ExperimentOptions, against: str | None) -> None:
     """Raise ``InputError`` for options that do not apply."""
     from trainmark.errors import InputError
 
-    if test and against is None:
+    if given.test and against is None:
         raise InputError("--test needs --against B: the case whose differences from A are tested")
-    if not test and (out is not None or resume or budget is not None):
+    if not given.test and (given.out is not None or given.resume or given.budget is not None):
         raise InputError("--out, --resume and --budget are for --test")
 
 

@@ -4,12 +4,13 @@ import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from trainmark.errors import InputError, plain_message
 from trainmark.printable import counted
 
 if TYPE_CHECKING:
+    from trainmark.cli.explain import ExperimentOptions
     from trainmark.insight import Explanation
     from trainmark.insight.experiment import Experiment
     from trainmark.schema.measurement import Ratio
@@ -17,16 +18,7 @@ if TYPE_CHECKING:
     from trainmark.schema.suite import Suite
 
 
-class ExperimentOptions(NamedTuple):
-    """The options of ``--test``."""
-
-    out: Path | None
-    resume: bool
-    budget: str | None
-    as_json: bool
-
-
-def run_test(explanation: "Explanation", a: str, b: str, call: ExperimentOptions) -> int:
+def run_test(explanation: "Explanation", a: str, b: str, given: "ExperimentOptions", *, as_json: bool) -> int:
     """Run the experiment between two cases of results, print what it shows, and return the exit code.
 
     Raises ``InputError`` if a side is not a case of a result directory, or the two cannot be tested against each other.
@@ -43,22 +35,22 @@ def run_test(explanation: "Explanation", a: str, b: str, call: ExperimentOptions
 
     (case_a, folder), (case_b, other_folder) = _located(a), _located(b)
     experiment = plan_experiment(case_a.settled, case_b.settled)
-    suite = _suite(experiment, folder, other_folder, call.budget)
-    directory = call.out or Path("results") / f"explain-{suite.name}"
+    suite = _suite(experiment, folder, other_folder, given.budget)
+    directory = given.out or Path("results") / f"explain-{suite.name}"
     names = ", ".join(f"{one.name} ({one.here} -> {one.there})" for one in experiment.factors)
     sys.stderr.write(
         f"{counted(len(experiment.factors), 'factor')} in {counted(len(suite.cases), 'case')}: {names}\n"
     )
-    budget = ("--budget", call.budget) if call.budget else ()
+    budget = ("--budget", given.budget) if given.budget else ()
     command = ("trainmark", "explain", a, "--against", b, "--test", *budget)
-    ending = run_suite(RunOptions(resume=call.resume), suite, directory, command)
+    ending = run_suite(RunOptions(resume=given.resume), suite, directory, command)
     found = decompose(
         experiment, ending.results, (a, b), _gap(case_a, case_b), tuple(_not_tested(explanation, experiment))
     )
     with explain_full_disk(directory):
         write_atomically(directory / DECOMPOSITION, found.model_dump_json(indent=1) + "\n")
         reports = write_reports(directory, ending.results, Language.EN)
-    sys.stdout.write(to_json(found.model_dump(mode="json")) if call.as_json else render_decomposition(found))
+    sys.stdout.write(to_json(found.model_dump(mode="json")) if as_json else render_decomposition(found))
     sys.stderr.write("".join(f"report: {path}\n" for path in reports if path.suffix == ".html"))
     if ending.interrupted:
         sys.stderr.write(

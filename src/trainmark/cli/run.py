@@ -61,27 +61,29 @@ def words_of(context: Any) -> tuple[str, ...] | None:
 
 def with_groups(function: Callable[..., None]) -> Callable[..., None]:
     """Return ``function`` for Typer: each field of its parameters that are dataclasses is an option of its own."""
-    own = inspect.signature(function, eval_str=True)
-    groups: dict[str, Any] = {
-        name: one.annotation for name, one in own.parameters.items() if is_dataclass(one.annotation)
-    }
-    hints = {name: get_type_hints(kind, include_extras=True) for name, kind in groups.items()}
-    single = [one for name, one in own.parameters.items() if name not in groups]
-    options = [
-        inspect.Parameter(
-            one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=hints[name][one.name]
-        )
-        for name, kind in groups.items()
-        for one in fields(kind)
-    ]
+    own, groups, spread = (
+        inspect.signature(function, eval_str=True),
+        dict[str, Any](),
+        list[inspect.Parameter](),
+    )
+    for name, one in own.parameters.items():
+        if not is_dataclass(one.annotation):
+            spread.append(one.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        groups[name], hints = one.annotation, get_type_hints(one.annotation, include_extras=True)
+        spread += [
+            one.replace(name=option.name, default=option.default, annotation=hints[option.name])
+            for option in fields(one.annotation)
+        ]
 
     @wraps(function)
     def call(**given: Any) -> None:
-        made = {name: kind(**{one: given.pop(one) for one in hints[name]}) for name, kind in groups.items()}
-        function(**given, **made)
+        for name, kind in groups.items():
+            given[name] = kind(**{option.name: given.pop(option.name) for option in fields(kind)})
+        function(**given)
 
-    call.__signature__ = own.replace(parameters=[*single, *options])  # type: ignore[attr-defined]
-    call.__annotations__ = {one.name: one.annotation for one in (*single, *options)}
+    call.__signature__ = own.replace(parameters=spread)  # type: ignore[attr-defined]
+    call.__annotations__ = {one.name: one.annotation for one in spread}
     return call
 
 
@@ -89,9 +91,6 @@ def with_groups(function: Callable[..., None]) -> Callable[..., None]:
 @with_groups
 def run(
     context: typer.Context,
-    options: RunOptions,
-    given: CommandOptions,
-    comparison: ComparisonOptions,
     suite: Annotated[
         Path | None,
         typer.Argument(
@@ -100,6 +99,10 @@ def run(
             show_default=False,
         ),
     ] = None,
+    *,
+    options: RunOptions,
+    given: CommandOptions,
+    comparison: ComparisonOptions,
 ) -> None:
     """Measure a suite, or any training program by its command line; save everything in the --out directory.
 
@@ -172,17 +175,20 @@ def _measure_command(
     options: RunOptions,
     found: "CommandSuite",
     directory: Path,
-    baseline: "tuple[Path, Results] | None" = None,
+    baseline: "tuple[Path, Results] | None",
 ) -> None:
     """Write the suite and the card of a command, measure it, and compare it with an earlier result."""
-    from trainmark.cli.run_output import print_baseline, print_command_results
+    from trainmark.cli.run_output import compare_baseline, print_command_results
     from trainmark.cli.suite_input import read_suite
 
     with found.stored(directory) as path:
         results = run_suite(options, read_suite(path), directory, ("trainmark", "run", str(path)))
+    holds, ratios = (
+        (True, "") if baseline is None else compare_baseline(*baseline, results.results, directory)
+    )
     if not options.as_json:
         print_command_results(results.results, directory, found)
-    holds = baseline is None or print_baseline(*baseline, results.results, directory, quiet=options.as_json)
+        sys.stdout.write(ratios)
     _end(options, results, directory)
     if not holds:
         raise typer.Exit(1)

@@ -381,22 +381,18 @@ def _per_device(found: PerDeviceFinding) -> str:
     return f"{significant(found.value)}{within}   of {found.devices} devices"
 
 
-def print_baseline(
-    path: Path, before: Results, now: Results, directory: Path, *, quiet: bool = False
-) -> bool:
-    """Print each case's ratio to that of an earlier result; return whether none is slower or without a number.
+def compare_baseline(path: Path, before: Results, now: Results, directory: Path) -> tuple[bool, str]:
+    """Return whether no case is slower than in an earlier result or without a number, and the ratios as text.
 
     The name of the program may differ, and its framework: both were given as the same measurement. If they cannot be
-    compared, that is printed. With ``quiet`` nothing is printed.
+    compared, the text says that.
     """
     alone = all(len({case.case.framework for case in side.cases}) == 1 for side in (before, now))
     ignoring = ["workload", "framework"] if alone else ["workload"]
     try:
         found = compare([before], now, (str(path), str(directory)), ignoring=ignoring)
     except InputError as error:
-        if not quiet:
-            sys.stdout.write(f"{'ratio':<{_LABEL}}none: {error} to trainmark compare {path} {directory}\n")
-        return False
+        return False, f"{'ratio':<{_LABEL}}none: {error} to trainmark compare {path} {directory}\n"
     lines = []
     for case in found.cases:
         ratio, interval = case.ratio, case.ratio.interval if case.ratio else None
@@ -406,10 +402,8 @@ def print_baseline(
         of = f"{case.against}: " if len(found.cases) > 1 else ""
         lines.append(f"{of}{value}   {CHANGES[case.change]}{why}, against {path}")
     lines += [f"differs: {one.what}: {one.baseline} -> {one.candidate}" for one in found.differences]
-    if not quiet:
-        shown = (f"{'ratio' if number == 0 else '':<{_LABEL}}{line}" for number, line in enumerate(lines))
-        sys.stdout.write("\n".join(shown) + "\n")
-    return found.holds
+    shown = (f"{'ratio' if number == 0 else '':<{_LABEL}}{line}" for number, line in enumerate(lines))
+    return found.holds, "\n".join(shown) + "\n"
 
 
 def _case_lines(case: CaseResult, found: _Findings) -> Iterator[tuple[str, str]]:
