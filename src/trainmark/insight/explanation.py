@@ -85,7 +85,7 @@ class Explanation:
     @property
     def has_gap(self) -> bool:
         """True if the two numbers differ by more than their noise."""
-        return self.ratio is not None and abs(self.ratio - 1) >= max(NO_GAP, self.noise)
+        return _is_gap(self.ratio, self.noise)
 
 
 def explain(
@@ -103,33 +103,88 @@ def explain(
         for side in (run, other.run)
         if side is not None and side.unrepeated is not None
     )
-    there = other.recipe
     _check_same_work(run, other)
     ratio = None
     if run.throughput is not None and other.throughput is not None:
         ratio = other.throughput / run.throughput
     noise = math.hypot(run.noise, 0.0 if other.run is None else other.run.noise)
-    smallest_gap = max(NO_GAP, noise)
-    has_gap = ratio is not None and abs(ratio - 1) >= smallest_gap
-    per_device = None if ratio is None else _per_device(ratio, run.recipe, there)
-    in_noise = (
-        ratio is not None and not has_gap and (per_device is None or abs(per_device - 1) < smallest_gap)
+    per_device = None if ratio is None else _per_device(ratio, run.recipe, other.recipe)
+    in_noise = ratio is not None and not any(_is_gap(one, noise) for one in (ratio, per_device))
+    figures, axes = tuple(figures), _compare_axes(run.recipe, other.recipe)
+    differences = _differences(run, other, axes.differing, effects, figures)
+    factors: tuple[Factor, ...] = ()
+    if ratio is not None and not in_noise:
+        differences = _sized(differences, run, other, ratio, noise)
+        factors = factors_of(differences, ratio, noise)
+    accounted = _accounted(differences) if ratio is not None else None
+    here_device, there_device = (side.recipe.value(Condition.DEVICE) for side in (run, other))
+    return Explanation(
+        run=run,
+        other=other,
+        ratio=ratio,
+        differences=tuple(differences),
+        accounted=accounted,
+        open=(ratio / accounted[1], ratio / accounted[0]) if ratio is not None and accounted else None,
+        same=axes.same,
+        only_here=axes.only_here,
+        only_there=axes.only_there,
+        neither=axes.neither,
+        nearer=() if other.figure is None else _nearer(run, other.figure, len(axes.differing), figures),
+        assumed_device=str(there_device) if there_device and not here_device else None,
+        in_noise=in_noise,
+        noise=noise,
+        factors=factors,
+        notes=(*notes, *(() if ratio is None else _unknown_devices(run, other))),
+        per_device=per_device,
     )
-    figures = tuple(figures)
-    if other.figure is not None:
-        effects = (*effects, *published_device_ratios(run.recipe, other.figure, figures))
-    here_device, there_device = run.recipe.value(Condition.DEVICE), there.value(Condition.DEVICE)
-    named = here_device or there_device
+
+
+def _is_gap(ratio: float | None, noise: float) -> bool:
+    return ratio is not None and abs(ratio - 1) >= max(NO_GAP, noise)
+
+
+@dataclass(frozen=True, slots=True)
+class _Axes:
+    """The axes of two recipes, by which of them states a value, and whether the values are equal."""
+
+    differing: tuple[AxisName, ...]
+    same: tuple[AxisName, ...]
+    only_here: tuple[AxisName, ...]
+    only_there: tuple[AxisName, ...]
+    neither: tuple[AxisName, ...]
+
+
+def _compare_axes(here: StatedRecipe, there: StatedRecipe) -> _Axes:
+    axes = tuple(dict.fromkeys((*all_axes(), *here.readings, *there.readings)))
+    both = [axis for axis in axes if axis in here.readings and axis in there.readings]
+    differing = tuple(axis for axis in both if not _equal(axis, here, there))
     # What a program of no known model could have stated is unknown.
-    model = there.value(Condition.MODEL) or run.recipe.value(Condition.MODEL)
+    model = there.value(Condition.MODEL) or here.value(Condition.MODEL)
+    of_model = () if model is None else axes_of_model(str(model))
+    return _Axes(
+        differing,
+        same=tuple(axis for axis in both if axis not in differing),
+        only_here=tuple(axis for axis in axes if axis in here.readings and axis not in there.readings),
+        only_there=tuple(axis for axis in axes if axis not in here.readings and axis in there.readings),
+        neither=tuple(axis for axis in of_model if axis not in here.readings and axis not in there.readings),
+    )
+
+
+def _differences(
+    run: ExplainedRun,
+    other: OtherSide,
+    differing: Sequence[AxisName],
+    effects: Sequence[Effect],
+    figures: tuple[Reference, ...],
+) -> list[RecipeDifference]:
+    """Return the differences of recipes, programs, machines and records, the largest known effect first."""
+    here, there = run.recipe, other.recipe
+    if other.figure is not None:
+        effects = (*effects, *published_device_ratios(here, other.figure, figures))
+    named = here.value(Condition.DEVICE) or there.value(Condition.DEVICE)
     device = str(named) if named else None
-    axes = tuple(dict.fromkeys((*all_axes(), *run.recipe.readings, *there.readings)))
-    both = [axis for axis in axes if axis in run.recipe.readings and axis in there.readings]
-    differing = [axis for axis in both if not _equal(axis, run.recipe, there)]
     of_recipes = [
-        _difference(
-            axis, run, there, device, (*effects, *_of_tables(axis, run.recipe, there, effects, figures))
-        )
+        _difference(axis, run, there, device, (*effects, *_of_tables(axis, here, there, effects, figures)))
         for axis in differing
     ]
     of_facts = list(_fact_differences(run, other, commands=not differing))
@@ -140,42 +195,22 @@ def explain(
         others_differ=any(found.basis is not Basis.REASONED for found in of_recipes)
         or any(found.of is DifferenceOf.PROGRAM for found in of_facts),
     )
-    differences = sorted([*causes, *of_recipes, *of_facts], key=_weight)
-    factors: tuple[Factor, ...] = ()
-    if ratio is not None and not in_noise:
-        # Without the variation between runs, what differs between two runs may be chance.
-        known = run.unrepeated is None and (other.run is None or other.run.unrepeated is None)
-        one_result = known and other.run is not None and run.facts.took_turns_with(other.run.facts)
-        found = _with_remainder(differences, ratio, noise, one_result=one_result)
-        found = [replace(one, opposite=has_gap and _is_opposite(one, ratio)) for one in found]
-        differences = sorted(found, key=_weight)
-        # Without a gap in total there is nothing to have a share of, though devices may differ.
-        differences = _shared(differences, ratio) if has_gap else differences
-        factors = factors_of(differences, ratio, noise)
-    accounted = _accounted(differences) if ratio is not None else None
-    return Explanation(
-        run=run,
-        other=other,
-        ratio=ratio,
-        differences=tuple(differences),
-        accounted=accounted,
-        open=(ratio / accounted[1], ratio / accounted[0]) if ratio is not None and accounted else None,
-        same=tuple(axis for axis in both if axis not in differing),
-        only_here=tuple(a for a in axes if a in run.recipe.readings and a not in there.readings),
-        only_there=tuple(a for a in axes if a not in run.recipe.readings and a in there.readings),
-        neither=tuple(
-            axis
-            for axis in (() if model is None else axes_of_model(str(model)))
-            if axis not in run.recipe.readings and axis not in there.readings
-        ),
-        nearer=() if other.figure is None else _nearer(run, other.figure, len(differing), figures),
-        assumed_device=str(there_device) if there_device and not here_device else None,
-        in_noise=in_noise,
-        noise=noise,
-        factors=factors,
-        notes=(*notes, *(() if ratio is None else _unknown_devices(run, other))),
-        per_device=per_device,
-    )
+    return sorted([*causes, *of_recipes, *of_facts], key=_weight)
+
+
+def _sized(
+    differences: Sequence[RecipeDifference], run: ExplainedRun, other: OtherSide, ratio: float, noise: float
+) -> list[RecipeDifference]:
+    """Return the differences with what is open as the effect of the only one left, and with their shares of a gap."""
+    # Without the variation between runs, what differs between two runs may be chance.
+    known = run.unrepeated is None and (other.run is None or other.run.unrepeated is None)
+    one_result = known and other.run is not None and run.facts.took_turns_with(other.run.facts)
+    has_gap = _is_gap(ratio, noise)
+    found = _with_remainder(differences, ratio, noise, one_result=one_result)
+    found = [replace(one, opposite=has_gap and _is_opposite(one, ratio)) for one in found]
+    found = sorted(found, key=_weight)
+    # Without a gap in total there is nothing to have a share of, though devices may differ.
+    return _shared(found, ratio) if has_gap else found
 
 
 def _unknown_devices(run: ExplainedRun, other: OtherSide) -> Iterator[str]:
