@@ -101,7 +101,7 @@ def _require_earlier(target: Path, folder: Path, listed: tuple[ArchivedFile, ...
 
 
 def _write(raw: io.BufferedWriter, contents: ArchiveContents, packed: dict[str, Path]) -> None:
-    text = (contents.model_dump_json(indent=1) + "\n").encode()
+    text = contents.to_json().encode()
     with (
         zstandard.ZstdCompressor(level=10).stream_writer(raw, closefd=False) as stream,
         tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as archive,

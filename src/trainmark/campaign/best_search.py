@@ -53,7 +53,7 @@ def trial_protocol(protocol: Protocol) -> Protocol:
 
 def write_trial(folder: Path, trial: "Trial") -> None:
     """Write the result of a short run."""
-    write_run_file(folder / FILE, trial.model_dump_json(indent=1) + "\n")
+    write_run_file(folder / FILE, trial.to_json())
 
 
 def forget_trial(folder: Path) -> None:

@@ -180,7 +180,7 @@ def answer(
         basis,
         reference,
     )
-    text = certificate.model_dump_json(indent=1) + "\n"
+    text = certificate.to_json()
     write_run_file(folder / CERTIFICATE, text)
     if copy is not None and certificate.holds:
         with suppress(OSError):

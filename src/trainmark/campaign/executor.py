@@ -374,7 +374,7 @@ class Executor:
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write the manifest of a run's nodes into the run's folder."""
-    write_run_file(folder / MANIFEST, manifest.model_dump_json(indent=1) + "\n")
+    write_run_file(folder / MANIFEST, manifest.to_json())
 
 
 def complete_manifest(folder: Path, manifest: Manifest, case: Case, requested: str, repeat: int) -> None:

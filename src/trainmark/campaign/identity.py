@@ -278,7 +278,7 @@ def keep_entries(directory: ResultDirectory, parts: Iterable[Entries]) -> None:
     for entries in parts:
         path = folder / entries.part.entries_file
         if not path.exists():
-            write_atomically(path, entries.model_dump_json(indent=1) + "\n")
+            write_atomically(path, entries.to_json())
 
 
 def identity_of(parts: Iterable[Entries]) -> Identity:

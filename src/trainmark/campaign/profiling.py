@@ -91,7 +91,7 @@ def _write(directory: ResultDirectory, folder: Path, found: CaseProfile) -> None
     where = str(folder.relative_to(directory.path))
     traces = tuple(str(path.relative_to(folder)) for path in trace_files(folder))
     whole = found.model_copy(update={"directory": where, "traces": traces})
-    write_run_file(folder / PROFILE, whole.model_dump_json(indent=1) + "\n")
+    write_run_file(folder / PROFILE, whole.to_json())
 
 
 def _result(folder: Path, record: OutcomeRecord, measured: RunResult, framework: str) -> CaseProfile:

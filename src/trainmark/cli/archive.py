@@ -43,7 +43,7 @@ def archive(
     for link in links:
         sys.stderr.write(f"{directory / link}: left out, because it is not a regular file\n")
     if as_json:
-        sys.stdout.write(contents.model_dump_json(indent=1) + "\n")
+        sys.stdout.write(contents.to_json())
         return
     unpacked, packed = sum(one.size for one in contents.files), target.stat().st_size
     sizes = f"{unpacked:,} bytes packed into {packed:,}".replace(",", " ")

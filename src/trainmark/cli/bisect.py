@@ -102,7 +102,7 @@ def bisect(
     _run(search, workshop.measure, out / BISECTION)
     found = search.state
     workshop.remove_trees()
-    sys.stdout.write(found.model_dump_json(indent=1) + "\n" if as_json else render_bisection(found))
+    sys.stdout.write(found.to_json() if as_json else render_bisection(found))
     ending = found.verdict.ending if found.verdict else None
     raise typer.Exit(0 if ending is Ending.FOUND else 1)
 
@@ -166,11 +166,11 @@ def _run(search: "Search", measure: "Callable[[int], MeasuredRun | Skipped]", pa
     from trainmark.files import write_atomically
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, search.state.model_dump_json(indent=1) + "\n")
+    write_atomically(path, search.state.to_json())
     while (candidate := search.next_candidate()) is not None:
         label = search.state.candidates[candidate].label
         sys.stderr.write(f"run {len(search.state.runs) + 1}: {label}\n")
         search.add(measure(candidate))
-        write_atomically(path, search.state.model_dump_json(indent=1) + "\n")
+        write_atomically(path, search.state.to_json())
     search.end()
-    write_atomically(path, search.state.model_dump_json(indent=1) + "\n")
+    write_atomically(path, search.state.to_json())

@@ -67,7 +67,7 @@ def check(
     with signals_interrupt(), chosen_hosts(hosts, engine) as connected:
         order = CheckOptions(hosts=connected, home=home, out=directory, suite=resolved)
         report = check_hosts(order, lambda text: sys.stderr.write(f"check: {text}\n"))
-    document = report.model_dump_json(indent=1) + "\n"
+    document = report.to_json()
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         write_atomically(out / CHECK, document)

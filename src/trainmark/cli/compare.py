@@ -175,7 +175,7 @@ def _compare_results(baselines: list[str], candidate: str, given: CaseOptions, *
 
 def _print(found: "Comparison", *, as_json: bool) -> None:
     if as_json:
-        sys.stdout.write(found.model_dump_json(indent=1) + "\n")
+        sys.stdout.write(found.to_json())
         return
     from trainmark.report.comparison import render_comparison
 

@@ -48,7 +48,7 @@ def run_test(explanation: "Explanation", a: str, b: str, given: "ExperimentOptio
         experiment, ending.results, (a, b), _gap(case_a, case_b), tuple(_not_tested(explanation, experiment))
     )
     with explain_full_disk(directory):
-        write_atomically(directory / DECOMPOSITION, found.model_dump_json(indent=1) + "\n")
+        write_atomically(directory / DECOMPOSITION, found.to_json())
         reports = write_reports(directory, ending.results, Language.EN)
     sys.stdout.write(to_json(found.model_dump(mode="json")) if as_json else render_decomposition(found))
     sys.stderr.write("".join(f"report: {path}\n" for path in reports if path.suffix == ".html"))

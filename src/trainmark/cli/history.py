@@ -60,7 +60,7 @@ def history(
     report = analyse(cases, sources, least / 100, day)
     if plots is not None:
         _write_plots(report, plots)
-    sys.stdout.write(report.model_dump_json(indent=1) + "\n" if as_json else render_history(report))
+    sys.stdout.write(report.to_json() if as_json else render_history(report))
     raise typer.Exit(1 if report.alarms else 0)
 
 

@@ -89,7 +89,7 @@ def predict(
         level=LEVEL,
         series=tuple(predict_series(series, numbers, batches) for series in found),
     )
-    sys.stdout.write(report.model_dump_json(indent=1) + "\n" if as_json else render_prediction(report))
+    sys.stdout.write(report.to_json() if as_json else render_prediction(report))
     raise typer.Exit(0 if report.complete else 1)
 
 
@@ -112,7 +112,7 @@ def _what_if(source: str, target: str, only: str | None, *, as_json: bool) -> in
     else:
         figures = figures_of_references(references)
     report = what_if(figures, target, source, published_error(load_references()))
-    sys.stdout.write(report.model_dump_json(indent=1) + "\n" if as_json else render_what_if(report))
+    sys.stdout.write(report.to_json() if as_json else render_what_if(report))
     return 0 if figures and all(one.estimate is not None for one in report.figures) else 1
 
 

@@ -224,7 +224,7 @@ def _render(
 
     match target:
         case ReportFormat.JSON:
-            return results.model_dump_json(indent=1) + "\n"
+            return results.to_json()
         case ReportFormat.CSV:
             return render_csv(results)
         case ReportFormat.HTML:

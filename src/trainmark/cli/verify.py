@@ -41,7 +41,7 @@ def verify(
             raise InputError(f"{into}: exists and is not an empty directory")
         into.mkdir(parents=True, exist_ok=True)
         found = verify_archive(file, into)
-    sys.stdout.write(found.model_dump_json(indent=1) + "\n" if as_json else _text(found))
+    sys.stdout.write(found.to_json() if as_json else _text(found))
     raise typer.Exit(1 if found.problems or found.reason is not None else 0)
 
 

@@ -363,7 +363,7 @@ def name_on(file: str, node: int) -> str:
 
 def write_record(directory: Path, record: OutcomeRecord) -> None:
     """Write the record into a run's folder atomically; from then on the run is finished."""
-    write_run_file(directory / OUTCOME, record.model_dump_json(indent=1) + "\n")
+    write_run_file(directory / OUTCOME, record.to_json())
 
 
 def read_record(directory: Path) -> OutcomeRecord | None:

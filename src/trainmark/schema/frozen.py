@@ -32,6 +32,10 @@ class Frozen(BaseModel):
             del copied.__dict__[name]
         return copied
 
+    def to_json(self) -> str:
+        """Return the document as indented JSON with a newline at its end, as files and ``--json`` have it."""
+        return self.model_dump_json(indent=1) + "\n"
+
 
 class OfTask(Frozen):
     """A document with values on a task's axes; in JSON they are next to its other fields."""

@@ -13,7 +13,7 @@ from trainmark.store.sources import no_results
 
 def write_results(path: Path, results: Results) -> None:
     """Write ``results.json`` atomically."""
-    write_atomically(path, results.model_dump_json(indent=1) + "\n")
+    write_atomically(path, results.to_json())
 
 
 def read_results(path: Path) -> Results:
