@@ -17,10 +17,7 @@ from trainmark.campaign.resume import (
     as_attempts,
     budget_left,
     collect,
-    read_manifests,
     stored_certificates,
-    stored_profiles,
-    stored_trials,
     timed_seconds,
 )
 from trainmark.campaign.run_environment import RunEnvironment, load_programs
@@ -222,13 +219,8 @@ class _Campaign:
 
     def _write_results(self) -> Results:
         """Write the results of all the suite's cases: an earlier call may have run cases not selected now."""
-        order, directory = self.order, self.executor.directory
+        order = self.order
         cases = [(case, self.finished.of(case)) for case in order.suite.cases]
-        manifests, shown = read_manifests(directory, cases), stored_certificates(order.out)
-        trials = {case.id: stored_trials(order.suite, case, directory) for case, _ in cases}
-        timed_s = timed_seconds(directory, order.suite.cases)
-        profiles = stored_profiles(order.suite.cases, directory)
-        command = shlex.join(order.command)
-        results = collect(order.suite, cases, manifests, command, shown, trials, timed_s, profiles)
+        results = collect(order.suite, cases, self.executor.directory, shlex.join(order.command))
         write_results(order.out / RESULTS, results)
         return results

@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from types import MappingProxyType
 
 from pydantic import ValidationError
 
@@ -100,23 +99,21 @@ Finished = tuple[Case, Sequence[RunResult]]
 def collect(
     suite: Suite,
     finished: Sequence[Finished],
-    manifests: Mapping[str, StoredManifest],
+    directory: ResultDirectory,
     command: str | None,
+    manifests: Mapping[str, StoredManifest] | None = None,
     certificates: Sequence[Certificate] = (),
-    trials: Mapping[str, tuple[Trial, ...]] = MappingProxyType({}),
-    timed_s: float = 0.0,
-    profiles: Mapping[str, CaseProfile] = MappingProxyType({}),
 ) -> Results:
-    """Return the results of the given cases of the suite, as far as they are finished.
+    """Return the results of the cases of the suite, as far as they are finished.
 
-    ``manifests`` holds the manifests by the runs' ``manifest`` key; ``command`` made the runs (None: unknown);
-    ``certificates`` are those of equal work; ``trials`` are the short runs that chose a case's open axes, by case id;
-    ``timed_s`` are the seconds of the suite's budget spent on first runs that ended early; ``profiles`` are the
-    profiled runs, by case id. Raises ``InputError`` for a
-    case whose runs ran different things.
+    ``command`` made the runs (None: unknown). ``manifests`` are those of the runs by their ``manifest`` key, and
+    ``certificates`` those of equal work; without any they are read from the ``directory``, as are short and profiled
+    runs. Raises ``InputError`` for a case whose runs ran different things.
     """
     for case, runs in finished:
         require_one_identity(case.id, runs)
+    if manifests is None:
+        manifests = read_manifests(directory, finished)
     machines = {case.id: machine_suspicions(runs, manifests) for case, runs in finished}
     mixed = {
         case for case, doubts in machines.items() if any(doubt.code == MACHINES_DIFFER for doubt in doubts)
@@ -131,7 +128,10 @@ def collect(
         for case, runs in finished
     }
     all_runs = {case.id: runs for case, runs in finished}
-    left_s = budget_left(suite, (run for runs in all_runs.values() for run in runs), timed_s)
+    left_s = budget_left(
+        suite, (run for runs in all_runs.values() for run in runs), timed_seconds(directory, suite.cases)
+    )
+    profiles = stored_profiles(suite.cases, directory)
     results = []
     for case, runs in finished:
         outcome, reason = _outcome(runs)
@@ -144,7 +144,7 @@ def collect(
                 estimate=estimates[case.id],
                 speedup=_speedup(case, sides, all_runs, manifests),
                 runs=tuple(runs),
-                trials=trials.get(case.id, ()),
+                trials=stored_trials(suite, case, directory),
                 suspicions=(
                     *apply_drift_gate(_throughputs(sorted(pooled(runs), key=_start)), suite.gates.off),
                     *machines[case.id],
@@ -164,7 +164,7 @@ def collect(
         complete=not any(wants_another(suite.protocol, as_attempts(runs), left_s) for _, runs in finished),
         cases=tuple(results),
         manifests=manifests,
-        certificates=tuple(certificates),
+        certificates=tuple(certificates or stored_certificates(directory.path)),
         gates_off=suite.gates.off,
         baseline=suite.baseline,
     )
@@ -476,11 +476,7 @@ def collect_results(suite: Suite, directory: ResultDirectory, command: str | Non
         (case, [collect_run(suite, case, workloads, directory, r) for r in directory.finished(case).values()])
         for case in suite.cases
     ]
-    trials = {case.id: stored_trials(suite, case, directory) for case in suite.cases}
-    manifests, shown = read_manifests(directory, finished), stored_certificates(directory.path)
-    timed_s = timed_seconds(directory, suite.cases)
-    profiles = stored_profiles(suite.cases, directory)
-    return collect(suite, finished, manifests, command, shown, trials, timed_s, profiles)
+    return collect(suite, finished, directory, command)
 
 
 def stored_results(address: str, campaign: str | None) -> tuple[Results, Path]:
@@ -535,12 +531,9 @@ def results_of_runs(
     ]
     folder = Path(campaign.directory) if "://" in address else Path(address).parent / campaign.directory
     # A database of an older version has no certificates; its directory may have them.
-    shown = stored.certificates or stored_certificates(folder)
-    directory = ResultDirectory(folder)
-    trials = {case.id: stored_trials(suite, case, directory) for case in suite.cases}
-    timed_s = timed_seconds(directory, suite.cases)
-    profiles = stored_profiles(suite.cases, directory)
-    results = collect(suite, finished, stored.manifests, campaign.command, shown, trials, timed_s, profiles)
+    results = collect(
+        suite, finished, ResultDirectory(folder), campaign.command, stored.manifests, stored.certificates
+    )
     if results.command is None:
         results = results.model_copy(update={"command": _command_in_document(folder, results)})
     return results, folder
