@@ -71,15 +71,13 @@ def test_the_slow_commit_is_found_in_a_repository_and_the_broken_one_skipped(
     repository: Path, tmp_path: Path
 ) -> None:
     candidates = commits_between(repository, f"HEAD~{COMMITS - 1}", "HEAD")
-    workshop = Workshop(
-        out=tmp_path,
-        folder=repository,
+    bisection = Bisection(
         kind=CandidateKind.COMMIT,
         candidates=candidates,
         command=("python", "train.py"),
         build=(sys.executable, "-m", "py_compile", "model.py"),
     )
-    search = Search(Bisection(kind=CandidateKind.COMMIT, candidates=candidates, command=workshop.command))
+    workshop, search = Workshop(tmp_path, repository, bisection), Search(bisection)
     while (candidate := search.next_candidate()) is not None:
         try:
             prepared = workshop.prepare(candidate)

@@ -12,7 +12,7 @@ from pathlib import Path
 from trainmark.bisection.candidates import git
 from trainmark.errors import InputError
 from trainmark.printable import last_line
-from trainmark.schema.bisection import Candidate, CandidateKind, MeasuredRun, Skipped
+from trainmark.schema.bisection import Bisection, Candidate, CandidateKind, MeasuredRun, Skipped
 
 _TREES, _PACKAGES, _RUNS, _LOGS = "trees", "packages", "runs", "builds"
 _LONGEST_REASON = 200
@@ -31,16 +31,12 @@ class Prepared:
 class Workshop:
     """The place of a bisection: ``out`` has its trees, packages and runs; ``folder`` is where the command runs.
 
-    ``axis`` is the name of the package or of the varied axis; ``values`` are the candidates' own.
+    ``axis`` is the name of the package or of the varied axis; the candidates' labels are its values.
     """
 
     out: Path
     folder: Path
-    kind: CandidateKind
-    candidates: tuple[Candidate, ...]
-    command: tuple[str, ...]
-    build: tuple[str, ...] = ()
-    run_options: tuple[str, ...] = ()
+    bisection: Bisection
     axis: str = ""
 
     def measure(self, number: int) -> MeasuredRun | Skipped:
@@ -49,7 +45,7 @@ class Workshop:
             prepared = self.prepare(number)
         except BuildError as error:
             return Skipped(candidate=number, reason=str(error))
-        candidate = self.candidates[number]
+        candidate = self.bisection.candidates[number]
         into = self.out / _RUNS / candidate.name
         into.mkdir(parents=True, exist_ok=True)
         made = into / str(1 + sum(1 for _ in into.iterdir()))
@@ -65,7 +61,7 @@ class Workshop:
             "--json",
         ]
         done = subprocess.run(
-            [*words, *self.run_options, *prepared.options, "--", *self.command],
+            [*words, *self.bisection.run_options, *prepared.options, "--", *self.bisection.command],
             cwd=prepared.folder,
             env={**os.environ, **prepared.variables},
             capture_output=True,
@@ -79,11 +75,11 @@ class Workshop:
 
     def prepare(self, number: int) -> Prepared:
         """Return the candidate as it is run; raise ``BuildError`` if it cannot be built."""
-        candidate = self.candidates[number]
-        if self.kind is CandidateKind.VALUE:
+        candidate = self.bisection.candidates[number]
+        if self.bisection.kind is CandidateKind.VALUE:
             value = candidate.label.partition("=")[2]
             return Prepared(self.folder, options=("--vary", f"{self.axis}={value}"))
-        if self.kind is CandidateKind.PACKAGE:
+        if self.bisection.kind is CandidateKind.PACKAGE:
             return self._package(candidate)
         return self._tree(candidate)
 
@@ -96,8 +92,8 @@ class Workshop:
                 git(root, "worktree", "remove", "--force", str(tree))
             tree.parent.mkdir(parents=True, exist_ok=True)
             git(root, "worktree", "add", "--detach", "--force", str(tree), candidate.name)
-            if self.build:
-                self._command(candidate, self.build, tree, {})
+            if self.bisection.build:
+                self._command(candidate, self.bisection.build, tree, {})
             done.write_text("", encoding="utf-8")
         folder = tree / self.folder.resolve().relative_to(root.resolve())
         if not folder.is_dir():
@@ -111,12 +107,13 @@ class Workshop:
         if not done.is_file():
             shutil.rmtree(target, ignore_errors=True)
             uv = shutil.which("uv") or str(Path(sys.executable).with_name("uv"))
-            python = shutil.which(self.command[0]) if "python" in Path(self.command[0]).name else None
+            own = self.bisection.command[0]
+            python = shutil.which(own) if "python" in Path(own).name else None
             words = [uv, "pip", "install", "--no-deps", "--target", str(target)]
             words += ["--python", python] if python else []
             self._command(candidate, (*words, f"{self.axis}=={version}"), self.folder, {})
-            if self.build:
-                self._command(candidate, self.build, self.folder, _python_path(target))
+            if self.bisection.build:
+                self._command(candidate, self.bisection.build, self.folder, _python_path(target))
             done.write_text("", encoding="utf-8")
         return Prepared(self.folder, variables=_python_path(target))
 
@@ -144,7 +141,7 @@ class Workshop:
     def remove_trees(self) -> None:
         """Remove the worktrees of commits, which are registered in the repository."""
         trees = self.out / _TREES
-        if self.kind is not CandidateKind.COMMIT or not trees.is_dir():
+        if self.bisection.kind is not CandidateKind.COMMIT or not trees.is_dir():
             return
         for tree in sorted(trees.iterdir()):
             if tree.is_dir():

@@ -2,12 +2,13 @@
 
 import shlex
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trainmark.cli.run import WithCommand, words_of
+from trainmark.cli.run import WithCommand, with_groups, words_of
 from trainmark.schema.names import BISECTION
 
 if TYPE_CHECKING:
@@ -19,26 +20,49 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
-@app.command(cls=WithCommand)
-def bisect(
-    context: typer.Context,
-    good: Annotated[str | None, typer.Option(metavar="COMMIT", help="A commit with the old speed.")] = None,
-    bad: Annotated[
-        str | None, typer.Option(metavar="COMMIT", help="A later commit with the new speed.")
-    ] = None,
+@dataclass(frozen=True, slots=True)
+class CandidateOptions:
+    """The searched candidates: commits, versions of a package, or values of an axis."""
+
+    good: Annotated[str | None, typer.Option(metavar="COMMIT", help="A commit with the old speed.")] = None
+    bad: Annotated[str | None, typer.Option(metavar="COMMIT", help="A later commit with the new speed.")] = (
+        None
+    )
     package: Annotated[
         str | None,
         typer.Option(
             metavar="NAME=V1,V2",
             help="Versions of a package instead of commits, in order, the good one first.",
         ),
-    ] = None,
+    ] = None
     vary: Annotated[
         str | None,
         typer.Option(
             metavar="NAME=V1,V2", help="Values of {NAME} in the command, in order, the good one first."
         ),
-    ] = None,
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class StopOptions:
+    """The conditions that end the search."""
+
+    confidence: Annotated[
+        float, typer.Option(min=0.5, max=0.9999, help="Stop once the first bad one has this probability.")
+    ] = 0.98
+    least: Annotated[
+        float,
+        typer.Option(min=0.0, max=100.0, metavar="PERCENT", help="The smallest difference that counts."),
+    ] = 1.0
+    most_runs: Annotated[int, typer.Option(min=4, help="The maximum number of runs.")] = 60
+
+
+@app.command(cls=WithCommand)
+@with_groups
+def bisect(
+    context: typer.Context,
+    *,
+    searched: CandidateOptions,
     build: Annotated[
         str,
         typer.Option(
@@ -53,14 +77,7 @@ def bisect(
         bool,
         typer.Option("--resume", help="Continue an interrupted bisection; finished runs are not repeated."),
     ] = False,
-    confidence: Annotated[
-        float, typer.Option(min=0.5, max=0.9999, help="Stop once the first bad one has this probability.")
-    ] = 0.98,
-    least: Annotated[
-        float,
-        typer.Option(min=0.0, max=100.0, metavar="PERCENT", help="The smallest difference that counts."),
-    ] = 1.0,
-    most_runs: Annotated[int, typer.Option(min=4, help="The maximum number of runs.")] = 60,
+    stop: StopOptions,
     as_json: Annotated[bool, typer.Option("--json", help="Print the bisection as one JSON object.")] = False,
 ) -> None:
     """Find the commit, package version or value that made a command slower or faster.
@@ -79,7 +96,7 @@ def bisect(
     command = words_of(context)
     if not command:
         raise InputError("give the command to measure after '--': trainmark bisect … -- python train.py")
-    kind, axis, candidates = _candidates(good, bad, package, vary)
+    kind, axis, candidates = _candidates(searched)
     state = Bisection(
         kind=kind,
         candidates=candidates,
@@ -88,17 +105,8 @@ def bisect(
         run_options=tuple(_split("--run", options)),
     )
     state = _stored(out / BISECTION, state, resume=resume)
-    workshop = Workshop(
-        out=out.resolve(),
-        folder=Path.cwd(),
-        kind=kind,
-        candidates=candidates,
-        command=command,
-        build=state.build,
-        run_options=state.run_options,
-        axis=axis,
-    )
-    search = Search(state, confidence, least / 100, most_runs)
+    workshop = Workshop(out.resolve(), Path.cwd(), state, axis)
+    search = Search(state, stop.confidence, stop.least / 100, stop.most_runs)
     _run(search, workshop.measure, out / BISECTION)
     found = search.state
     workshop.remove_trees()
@@ -116,21 +124,20 @@ def _split(option: str, text: str) -> list[str]:
         raise InputError(f"{option}: {error}") from None
 
 
-def _candidates(
-    good: str | None, bad: str | None, package: str | None, vary: str | None
-) -> "tuple[CandidateKind, str, tuple[Candidate, ...]]":
+def _candidates(given: CandidateOptions) -> "tuple[CandidateKind, str, tuple[Candidate, ...]]":
     """Return what is searched; raise ``InputError`` if it is not exactly one kind."""
     from trainmark.bisection import commits_between, listed
     from trainmark.errors import InputError
     from trainmark.schema.bisection import CandidateKind
 
-    given = [good is not None or bad is not None, package is not None, vary is not None]
-    if sum(given) != 1 or (good is None) != (bad is None):
+    good, bad = given.good, given.bad
+    kinds = [good is not None or bad is not None, given.package is not None, given.vary is not None]
+    if sum(kinds) != 1 or (good is None) != (bad is None):
         raise InputError("give either --good and --bad (commits), or --package, or --vary")
-    if package is not None:
-        return CandidateKind.PACKAGE, *listed("--package", package)
-    if vary is not None:
-        return CandidateKind.VALUE, *listed("--vary", vary)
+    if given.package is not None:
+        return CandidateKind.PACKAGE, *listed("--package", given.package)
+    if given.vary is not None:
+        return CandidateKind.VALUE, *listed("--vary", given.vary)
     assert good is not None
     assert bad is not None
     return CandidateKind.COMMIT, "", commits_between(Path.cwd(), good, bad)

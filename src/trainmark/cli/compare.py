@@ -22,7 +22,7 @@ _SOURCE = "The --out directory of a trainmark run, its results.json, STORE#CAMPA
 
 @dataclass(frozen=True, slots=True)
 class CaseOptions:
-    """Which cases are compared, and the difference that counts; None was not given."""
+    """The compared cases, and the difference that counts; None for an option that is not given."""
 
     within: Annotated[
         float | None,
@@ -58,7 +58,7 @@ class CaseOptions:
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """What two logs do not state, and how they are read; None was not given."""
+    """The facts that two logs lack, and how they are read; None for an option that is not given."""
 
     gpus: Annotated[
         int | None, typer.Option(min=1, help="For logs: the number of devices, if they do not state it.")
