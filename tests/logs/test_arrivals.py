@@ -1,6 +1,7 @@
 """The moments at which the lines of a log arrived, by the noted sizes of the log."""
 
 import io
+import time
 from itertools import accumulate
 from pathlib import Path
 
@@ -8,7 +9,8 @@ import numpy as np
 import pytest
 
 from trainmark.logs.guess.reading import propose_for, proposed_format, read_guessed
-from trainmark.logs.records import pieces, record_times
+from trainmark.logs.records import pieces, read_arrivals, record_times
+from trainmark.node.telemetry import ArrivalClock
 from trainmark.programs import read_stream
 
 
@@ -59,3 +61,19 @@ def test_the_last_record_of_a_bar_took_as_long_as_the_others(tmp_path: Path) -> 
     times = record_times(arrived, log, proposed_format(guess))
     assert times is not None
     assert np.diff(times) == pytest.approx(0.1)
+
+
+def test_a_line_arrived_when_it_was_written_however_late_the_look_at_the_log_is(tmp_path: Path) -> None:
+    log, arrivals = tmp_path / "train.log", tmp_path / "train.arrivals"
+    written = []
+    with log.open("wb", buffering=0) as file, ArrivalClock(log, arrivals, interval_s=0.4):
+        for step in range(3):
+            began = time.time()
+            file.write(b"step %d\n" % step)
+            written.append((began, time.time(), (step + 1) * len(b"step 0\n")))
+            while written[-1][2] not in {size for _, size in read_arrivals(arrivals)}:
+                time.sleep(0.01)
+
+    noted = {size: moment for moment, size in read_arrivals(arrivals)}
+    for began, ended, size in written:
+        assert began - 0.02 < noted[size] < ended + 0.001

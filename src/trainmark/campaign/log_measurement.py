@@ -136,6 +136,11 @@ class RunLog:
     is_stamped: bool = False
     with_result: "RunLog | None" = None
 
+    @property
+    def is_by_arrival(self) -> bool:
+        """Return whether the arrival of the lines is the only time of the steps."""
+        return self.is_stamped or self.with_result is not None
+
     def with_facts(self, given: Facts) -> "RunLog":
         """Return the same log by the same format, read with further facts."""
         if self.known is None:
@@ -374,7 +379,7 @@ def _measurement_of(run: LoggedRun, first: RunLog) -> Measurement:
         suspicions=(
             *log_suspicions(problems),
             *_buffering(clock),
-            *(_short_window(window) if found.is_stamped and read.uses_clock else ()),
+            *(_short_window(window) if found.is_by_arrival and read.uses_clock else ()),
             *stated_work_doubts(card.unit, work, printed, read.unit, timed.unit),
             *contradictions(case, card, run.commands, alone, read, log),
         ),

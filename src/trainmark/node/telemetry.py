@@ -255,7 +255,8 @@ class Telemetry(_InBackground):
 class ArrivalClock(_InBackground):
     """A context manager that appends ``UNIX_TIME SIZE`` to ``path`` each time that ``log`` has become longer.
 
-    The program writes into the log itself, so it is never slowed down. A full disk ends the noting, not the run.
+    The program writes into the log itself, so it is never slowed down. A full disk ends the noting, not the run. The
+    time is that of the last write, as the file system has it: a look may be late by some of the program's steps.
     """
 
     def __init__(self, log: Path, path: Path, interval_s: float = ARRIVAL_INTERVAL_S) -> None:
@@ -270,18 +271,28 @@ class ArrivalClock(_InBackground):
                 self._path.open("w+b", buffering=0) as file,
                 restored(self._path, file),
             ):
-                size, stopping = 0, False
-                file.write(f"{time.time():.4f} 0\n".encode())
+                size, looked, stopping = 0, time.time(), False
+                file.write(f"{looked:.4f} 0\n".encode())
                 while True:
-                    now_size, now = log.seek(0, 2), time.time()
-                    if now_size != size:
-                        size = now_size
-                        file.write(f"{now:.4f} {size}\n".encode())
+                    noted, now = os.fstat(log.fileno()), time.time()
+                    if noted.st_size != size:
+                        size = noted.st_size
+                        file.write(f"{_time_of_write(noted.st_mtime, looked, now):.4f} {size}\n".encode())
+                    looked = now
                     if stopping:
                         return
                     stopping = self._stop.wait(self._interval_s)
         except OSError:
             return
+
+
+_TICK_S = 0.01
+"""A kernel's clock of files advances at least so often."""
+
+
+def _time_of_write(written: float, looked: float, now: float) -> float:
+    """Return the Unix time of a write between two looks; that of the second look if the files have another clock."""
+    return max(written, looked) if looked - _TICK_S <= written <= now else now
 
 
 def allowed_cpus() -> Collection[int] | None:
