@@ -1,10 +1,67 @@
-"""Several runs in one file whose counters go on: what the text says twice gives them away."""
+"""Several runs in one file, one after the other or in turn: their counters and what the text says twice show them."""
 
+import io
 import re
+from dataclasses import replace
+from datetime import timedelta
+from itertools import zip_longest
+from typing import Any
 
-from conftest_logs import Reader, sample
+import pytest
+from conftest_logs import INTERVALS, Reader, sample
 
-from trainmark.logs import ParsedLog, Severity
+from trainmark.logs import Facts, ParsedLog, Severity, Status
+from trainmark.logs.synthetic import SampleRun, end_of
+from trainmark.measure.rules import measure_log
+from trainmark.measure.rules.row import reading_problems
+from trainmark.programs import read_stream, samples, synthetic_log
+
+_FACTS = Facts(gpus=8, batch_per_device=64)
+_SECOND: dict[str, dict[str, Any]] = {
+    "the same": {},
+    "slower by 5 %": {"pace": 1.05},
+    "of another batch": {"pace": 2.0, "batch_per_device": 128},
+    "of other settings": {"gpus": 16, "amp": True},
+}
+_WITHOUT_COUNTER = {"keras", "lerobot", "nemo-rl", "nvidia-ssd", "trl"}
+"""Formats of which two jobs' lines in turn have nothing that shows whose they are."""
+
+
+def _run(name: str, pace: float = 1.0, **settings: Any) -> SampleRun:
+    times = [pace * (4 + 0.01 * (step * 7 % 10)) for step in range(90)]
+    return SampleRun(times, interval=INTERVALS.get(name, 1), **settings)
+
+
+def _signs(text: str) -> set[str]:
+    """Return the codes of doubts, the code that tells of several runs, and the status of a log without a number."""
+    log = read_stream(io.BytesIO(text.encode()))
+    if measure_log(log).needs:
+        log = read_stream(io.BytesIO(text.encode()), given=_FACTS)
+    result = measure_log(log)
+    if log.status is not Status.OK or result.value is None:
+        return {log.status}
+    problems = reading_problems(log, result)
+    return {p.code for p in problems if p.severity is Severity.DOUBT or p.code == "several-runs"}
+
+
+@pytest.mark.parametrize("name", sorted(samples()))
+def test_a_second_run_in_the_file_is_reported(name: str) -> None:
+    first = _run(name)
+    one = synthetic_log(name, first)
+    assert not _signs(one) & set(Status)
+    for how, settings in _SECOND.items():
+        second = replace(_run(name, **settings), start=end_of(first) + timedelta(minutes=3))
+
+        assert _signs(one + synthetic_log(name, second)) - _signs(one), how
+
+
+@pytest.mark.parametrize("name", sorted(set(samples()) - _WITHOUT_COUNTER))
+def test_two_jobs_lines_in_turn_are_in_doubt(name: str) -> None:
+    one, other = (synthetic_log(name, _run(name, pace)).splitlines() for pace in (1.0, 1.3))
+
+    text = "".join(f"{line}\n" for pair in zip_longest(one, other) for line in pair if line is not None)
+
+    assert _signs(text) - _signs("\n".join(one) + "\n")
 
 
 def _doubts(log: ParsedLog) -> dict[str, str]:
@@ -70,4 +127,29 @@ def test_two_results_of_a_program_that_prints_one_are_two_runs(read: Reader) -> 
     slower = re.sub(r"(Average images/sec: )([\d.]+)", lambda m: f"{m[1]}{float(m[2]) / 10:.3f}", text)
 
     assert "contains 2 results of the program" in _doubts(read(text + slower))["several-runs"]
-    assert "several-runs" not in _doubts(read(text + text))
+    # Each rank may print the result of all.
+    assert "several-runs" not in _doubts(read(text + text.splitlines()[-1] + "\n"))
+
+
+@pytest.mark.parametrize(("pace", "doubted"), [(1.0, False), (1.05, True)])
+def test_trainings_of_keras_are_noted_and_in_doubt_if_their_paces_differ(
+    read: Reader, pace: float, *, doubted: bool
+) -> None:
+    trainings = (synthetic_log("keras", _run("keras", each / 8)) for each in (1.0, pace))
+
+    log = read("".join(trainings), given=_FACTS)
+
+    assert "several-runs" in {problem.code for problem in log.problems}
+    assert ("several-runs" in _doubts(log)) is doubted
+
+
+def test_an_attempt_with_another_batch_before_the_run_is_a_doubt(read: Reader) -> None:
+    """The batch of the attempt was taken for that of the run, which is four times smaller."""
+    text = sample("torchvision-references")
+    start = next(line for line in text.splitlines(keepends=True) if "Namespace(" in line)
+    attempt = (
+        start.replace("batch_size=64", "batch_size=256") + "torch.OutOfMemoryError: CUDA out of memory.\n"
+    )
+
+    assert "at its next start a batch of 64" in _doubts(read(attempt + text)).get("several-runs", "")
+    assert "several-runs" not in _doubts(read(start + text))

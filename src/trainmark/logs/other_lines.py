@@ -17,7 +17,6 @@ from trainmark.logs.fields import STAMP
 from trainmark.logs.format import Format, LogContext, parse_positive
 from trainmark.logs.literals import VARYING, can_match, required_all
 from trainmark.logs.model import (
-    MOST_OF_A_NOTE,
     SEVERAL_RUNS,
     EndState,
     Facts,
@@ -57,6 +56,8 @@ _WORDS = {
     "accumulation": "{} micro-batches per step",
     "precision": "{}",
 }
+_SAME_RESULT = 0.005
+"""Difference between two prints of one result, which may be rounded."""
 _FEWEST_OTHERS = 2
 _FEW = 4
 _SMALL_BYTES = 1 << 14
@@ -267,55 +268,64 @@ def _shown(line: bytes) -> str:
 
 
 def conflicting_facts(known: Format, pattern: int, context: LogContext, later: bytes) -> Iterator[Problem]:
-    """Yield a doubt if the text before the first record and the text after it report different facts of the run.
+    """Yield a doubt if two parts of the text report different facts of the run.
 
-    ``pattern`` is the index of the format's record pattern; ``later`` is the text of another start of a log, further
-    down than the context reaches.
+    These are the text before and after the first record (the first result, of a program without records), and that
+    before and after the last start before it: an attempt may have had another batch. ``pattern`` is the index of the
+    format's record pattern; ``later`` is the text of another start of a log, further down than the context reaches.
     """
-    if not known.records:
-        return
-    record = known.records[pattern]
-    first = record.search(context.head)
-    if first is None:
-        return
-    rest = record.sub(b"", context.text[first.start() :])
-    texts = [text for text in (rest, later) if text]
-    found = [known.facts(replace(context, head=text, tail=b"", text=text)) for text in texts]
-    found = [after for after in found if any(getattr(after, name) is not None for name in _WORDS)]
-    if not found:
+    record = known.records[pattern] if known.records else known.figures.get("summary")
+    first = record.search(context.head) if record is not None and known.own_run is None else None
+    if record is None or first is None:
         return
     head = context.head[: first.start()]
-    before = known.facts(replace(context, head=head, tail=b"", text=head))
-    for after in found:
+    starts = [start.start() for start in known.header.finditer(head)] if known.header is not None else []
+    rest = record.sub(b"", context.text[first.start() :])
+    parts = [("after its first records", head, text) for text in (rest, later) if text]
+    if len(starts) > 1:
+        parts.append(("at its next start", head[: starts[-1]], head[starts[-1] :]))
+    for place, text, other_text in parts:
+        other = known.facts(replace(context, head=other_text, tail=b"", text=other_text))
+        if all(getattr(other, name) is None for name in _WORDS):
+            continue
+        one = known.facts(replace(context, head=text, tail=b"", text=text))
         for name, words in _WORDS.items():
-            one, other = getattr(before, name), getattr(after, name)
-            if one is not None and other is not None and one != other:
+            values = getattr(one, name), getattr(other, name)
+            if None not in values and values[0] != values[1]:
                 sentence = (
-                    f"the log reports {words.format(one)}, and after its first records {words.format(other)}: "
-                    "it contains two different runs, and the number uses the settings of the first; split the file"
+                    f"the log reports {words.format(values[0])}, and {place} {words.format(values[1])}: it contains "
+                    "two different runs, and the number uses the settings of the first; split the file"
                 )
                 yield Problem(SEVERAL_RUNS, sentence)
                 return
 
 
 def second_start(known: Format, pattern: int, records: Records, context: LogContext) -> Iterator[Problem]:
-    """Yield a doubt if a program whose records have no counter starts again after its first record.
+    """Yield a doubt if a program whose counters do not show it starts again after its first record, or result.
 
     ``pattern`` is the index of the format's record pattern. The text of several ranks is not in the order of time.
-    A format with doubts of its own has one for this: Keras may train several times in a run.
+    A format with headings has a doubt of its own for this: Keras may train several times in a run.
     """
-    counters = (records.step, records.epoch, records.consumed)
-    if known.header is None or known.doubts is not None or context.ranks > 1:
+    if known.header is None or known.heading is not None or context.ranks > 1:
         return
-    if any(counter is not None for counter in counters):
+    if known.records and _counts_runs(known.records[pattern], records):
         return
-    first = known.records[pattern].search(context.text) if known.records and records.count else None
+    of_run = known.records[pattern] if known.records and records.count else known.figures.get("summary")
+    if of_run is None or (known.own_run or known.computed_figures) is not None:
+        return
+    first = of_run.search(context.text)
     starts = [start.start() for start in known.header.finditer(context.text)] if first else []
     if first and starts and starts[0] < first.start() < starts[-1]:
-        sentence = (
-            "the program starts again after its first record: the number covers several runs; split the file"
-        )
-        yield Problem(SEVERAL_RUNS, sentence)
+        covers = "covers several runs" if records.count else "is that of the last run"
+        sentence = f"the program starts again after its first {'record' if records.count else 'result'}: "
+        yield Problem(SEVERAL_RUNS, f"{sentence}the number {covers}; split the file")
+
+
+def _counts_runs(record: re.Pattern[bytes], records: Records) -> bool:
+    """Return whether the counters of ``records`` begin again with a run only: not for epochs that no line prints."""
+    if records.epoch is not None:
+        return "epoch" in record.groupindex
+    return records.step is not None or records.consumed is not None
 
 
 def conflicting_results(known: Format, records: Records, tail: bytes) -> Iterator[Problem]:
@@ -327,7 +337,7 @@ def conflicting_results(known: Format, records: Records, tail: bytes) -> Iterato
     if (records.count and known.own_run is None) or summary is None or not can_match(summary, tail):
         return
     values = [value for word in summary.findall(tail) if (value := parse_positive(word)) is not None]
-    if values and max(values) > min(values) * (1 + MOST_OF_A_NOTE):
+    if values and max(values) > min(values) * (1 + _SAME_RESULT):
         sentence = (
             f"the log contains {len(values)} results of the program, from {min(values):.6g} to {max(values):.6g}: "
             "the file contains several runs, and the last result is used; split it"

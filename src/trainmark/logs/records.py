@@ -274,9 +274,13 @@ class Counters(NamedTuple):
 
 
 def count(records: Records) -> Counters:
-    """Return the numbering of ``records`` (of one rank, in the order of the log)."""
-    if records.step is None and records.epoch is None:
-        return Counters(starts=_starts_of_work(records))
+    """Return the numbering of ``records`` (of one rank, in the order of the log).
+
+    Records without a counter of steps or epochs are numbered by their work since the start of the run.
+    """
+    by_work = records.step is None and records.epoch is None
+    if by_work and records.consumed is None:
+        return Counters()
     interval = _interval(records)
     repeated = backwards = position = 0
     first = high = -np.inf
@@ -309,6 +313,7 @@ def count(records: Records) -> Counters:
     if not (repeated or backwards or starts):
         return Counters(interval=interval)
     copies = _copies(records)
+    repeated = 0 if by_work else repeated  # work may be printed rounded
     restarts = find_restarts(records, interval) if backwards and not starts else None
     if restarts and (copies == 1 or len(restarts) < copies):
         # When the counter reaches its value before the restart, it repeats one number.
@@ -320,20 +325,6 @@ def count(records: Records) -> Counters:
     elif starts:
         copies = 1
     return Counters(interval, repeated, backwards, copies, tuple(starts))
-
-
-def _starts_of_work(records: Records) -> tuple[int, ...]:
-    """Return the positions at which the work since the start of a run falls back to at most its first value."""
-    if records.consumed is None:
-        return ()
-    found: list[int] = []
-    position, last, first = 0, 0.0, float(records.consumed.array(0, 1)[0])
-    for values in records.consumed.blocks():
-        before = np.concatenate(([last], values[:-1]))
-        # Ranks may print lines of one step in turn.
-        found += (position + np.flatnonzero((values <= first) & (before > 2 * first))).tolist()
-        position, last = position + len(values), float(values[-1])
-    return tuple(found)
 
 
 def first_of_each(records: Records) -> Records:
@@ -389,13 +380,14 @@ def _sample(records: Records) -> Floats:
 
 def _keys(records: Records, end: int | None = None) -> Iterator[Floats]:
     end = records.count if end is None else end
+    counter = records.consumed if records.step is None and records.epoch is None else records.step
     for start in range(0, end, _BLOCK):
         stop = min(start + _BLOCK, end)
         key = np.zeros(stop - start)
         if records.epoch is not None:
             key += _finite(records.epoch.array(start, stop)) * _EPOCH
-        if records.step is not None:
-            key += _finite(records.step.array(start, stop))
+        if counter is not None:
+            key += _finite(counter.array(start, stop))
         yield key
 
 
@@ -458,8 +450,12 @@ def read_records(collected: LogCollector, known: Format) -> Read:
     """Return the records of a log of a known format."""
     (records, witnesses), problems = _one_rank(collected, known)
     counters = count(records)
+    lines = Records()
+    if known.transform is not None and collected.counts:
+        lines = _lines_of(collected.columns[_main_rank(collected)])
+    lines, copies = (lines, count(lines).copies) if lines.count else (records, counters.copies)
+    problems += conflicting_copies(known, lines, copies)
     if counters.copies > 1:
-        problems += conflicting_copies(known, records, counters.copies)
         records = first_of_each(records)
         problems.append(
             Problem(
@@ -626,6 +622,19 @@ def conflicting_copies(known: Format, records: Records, copies: int) -> Iterator
             f"{alike}: they come from several runs, or each from one worker; the first line of each step is used"
         )
         yield Problem(SEVERAL_RUNS, sentence)
+
+
+def _lines_of(columns: Mapping[str, Column]) -> Records:
+    """Return the first lines with a speed, before any of them is merged or left out, each with the last counters."""
+    found = {name: columns[name].array(0, _BLOCK) for name in FIELDS if name in columns}
+    speed = next((name for name in _SPEEDS if name in found), None)
+    if speed is None or "step" not in found:
+        return Records()
+    last = np.maximum.accumulate(np.where(np.isfinite(found["step"]), np.arange(len(found["step"])), 0))
+    timed = np.isfinite(found[speed]) & np.isfinite(found["step"][last])
+    lines: dict[str, Floats] = {name: found[name][last][timed] for name in ("epoch", "step") if name in found}
+    lines[speed] = found[speed][timed]
+    return Records(int(timed.sum()), **{name: Column.of(values) for name, values in lines.items()})
 
 
 def read_arrivals(path: Path) -> list[tuple[float, int]]:

@@ -271,14 +271,14 @@ class ArrivalClock(_InBackground):
                 self._path.open("w+b", buffering=0) as file,
                 restored(self._path, file),
             ):
-                size, looked, stopping = 0, time.time(), False
-                file.write(f"{looked:.4f} 0\n".encode())
+                size, last_look, stopping = 0, time.time(), False
+                file.write(f"{last_look:.4f} 0\n".encode())
                 while True:
                     noted, now = os.fstat(log.fileno()), time.time()
                     if noted.st_size != size:
                         size = noted.st_size
-                        file.write(f"{_time_of_write(noted.st_mtime, looked, now):.4f} {size}\n".encode())
-                    looked = now
+                        file.write(f"{_time_of_write(noted.st_mtime, last_look, now):.4f} {size}\n".encode())
+                    last_look = now
                     if stopping:
                         return
                     stopping = self._stop.wait(self._interval_s)
@@ -290,9 +290,9 @@ _TICK_S = 0.01
 """A kernel's clock of files advances at least so often."""
 
 
-def _time_of_write(written: float, looked: float, now: float) -> float:
+def _time_of_write(written: float, last_look: float, now: float) -> float:
     """Return the Unix time of a write between two looks; that of the second look if the files have another clock."""
-    return max(written, looked) if looked - _TICK_S <= written <= now else now
+    return max(written, last_look) if last_look - _TICK_S <= written <= now else now
 
 
 def allowed_cpus() -> Collection[int] | None:

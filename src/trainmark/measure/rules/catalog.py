@@ -10,6 +10,7 @@ they differ by more than 5 %, the number has a doubt that names both, and an exp
 compared by the median interval, because evaluations and checkpoints between two records are not a contradiction.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache, partial
@@ -104,13 +105,12 @@ def _of_records(log: ParsedLog, skipped: int, value: float) -> Iterator[Witness]
         times = records.step_time_s
         # A longer interval has more steps of its time.
         weights = Series(log, 1.0, batch).weights
-        seconds = 1 / harmonic_mean(
+        steps_per_s = harmonic_mean(
             lambda: (1 / block for block in times.blocks(skipped, records.count)), lambda: weights(skipped)
         )
-        if seconds > 0:  # a step of no time is a mistake of the log
-            by_times = Witness(
-                "step time", batch / seconds, f"{batch} {_units(log)} a step / {seconds:.6g} s"
-            )
+        if 0 < steps_per_s < math.inf:  # a step of no time, or of endless time, is a mistake of the log
+            how = f"{batch} {_units(log)} a step / {1 / steps_per_s:.6g} s"
+            by_times = Witness("step time", batch * steps_per_s, how)
         # A sampled step's time is compared with that step's rate; without one, it is the number itself.
         if by_times is not None and (log.meaning is Meaning.INTERVAL or rate is not None):
             yield by_times

@@ -13,13 +13,23 @@ after the validation, includes its time, and names ``val_`` metrics."""
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 
 from trainmark.logs.fields import derived, extract
 from trainmark.logs.format import Format, LogContext, unknown_end
 from trainmark.logs.headings import drop_unheaded
-from trainmark.logs.model import Facts, Floats, Problem, Scope, median, read_hardware
+from trainmark.logs.model import (
+    SEVERAL_RUNS,
+    Facts,
+    Floats,
+    Problem,
+    Scope,
+    Severity,
+    median,
+    read_hardware,
+)
 from trainmark.logs.synthetic import SampleRun, lines_of
 
 
@@ -65,7 +75,7 @@ def doubts(context: LogContext) -> tuple[Problem, ...]:
         sentence = "the epoch times include validation (the lines name val_ metrics)"
         found.append(Problem("evaluation-included", sentence))
     bars = _whole_lines(context)
-    read = (*_doubts_of_evaluation(bars),) or (*_doubts_of_lengths(bars),)
+    read = (*_doubts_of_evaluation(bars),) or (*_doubts_of_trainings(bars),)
     return (*found, *read, *_doubts_of_bars(bars))
 
 
@@ -89,15 +99,29 @@ def _doubts_of_evaluation(text: bytes) -> Iterator[Problem]:
         yield Problem("evaluation-read", sentence)
 
 
-def _doubts_of_lengths(text: bytes) -> Iterator[Problem]:
-    """Yield a doubt if epochs have different numbers of steps."""
-    steps = sorted({int(steps) for steps in _bars(text)[:, 0] if steps > 0})
+def _doubts_of_trainings(text: bytes) -> Iterator[Problem]:
+    """Yield a problem of a log of several trainings: a doubt if their epochs differ in steps or their steps in time."""
+    starts = [start.start() for start in FORMAT.header.finditer(text)] if FORMAT.header else []
+    parts = [text[start:end] for start, end in pairwise([0, *starts[1:], len(text)])]
+    trainings = [bars[bars[:, 0] > 0] for part in parts if len(bars := _bars(part))]
+    trainings = [bars for bars in trainings if len(bars)]
+    steps = sorted({int(steps) for bars in trainings for steps in bars[:, 0]})
     if len(steps) > 1:
         sentence = (
             f"epochs have {steps[0]} to {steps[-1]} steps: the log has several trainings, of other data or another "
             "batch; split it"
         )
-        yield Problem("several-runs", sentence)
+        yield Problem(SEVERAL_RUNS, sentence)
+    elif len(trainings) > 1:
+        times = [bars[1:, 2] if len(bars) > 1 else bars[:, 2] for bars in trainings]
+        typical = [median(each) for each in times]
+        differ = max(typical) / min(typical) - 1
+        unlike = differ > _EXACT_TRAINING + max(float(_printed_to(each).max()) for each in times)
+        sentence = (
+            f"the log has {len(trainings)} trainings, whose steps take {min(typical):.3g} to {max(typical):.3g} s: the "
+            "number is that of all of them; split it"
+        )
+        yield Problem(SEVERAL_RUNS, sentence, Severity.DOUBT if unlike else Severity.NOTE)
 
 
 def _bars(text: bytes) -> Floats:
@@ -144,6 +168,8 @@ _BAR_OF_KERAS_2 = re.compile(rb"\d+/\d+ \[=[=>.]*\] - ")
 _OF_KERAS_3 = re.compile(rb"\d/\d+ - \d+s - \d+us/step|\xe2\x94\x81")
 """Only Keras 3 prints the time of a step behind a second dash, and draws its bar with lines."""
 _EXACT = 0.02
+_EXACT_TRAINING = 0.01
+"""Difference of two trainings' steps that is that of two runs of one program, beyond the printed digits."""
 _FEWEST_STEPS = 20
 _HEADING = re.compile(rb"Epoch \d+/\d+\s")
 _PREDICTED = re.compile(rb"(?:\] -|\xe2\x94\x81) \d+s \d+[mu]?s/(?:step|sample) *[\r\n]")
