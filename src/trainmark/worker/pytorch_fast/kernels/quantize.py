@@ -7,16 +7,15 @@ bytes of traffic per value, less than torch's separate passes and transposed cop
 
 # No postponed annotations: torch reads an operator's types from them.
 
-from typing import Mapping, Tuple
+from typing import Tuple
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-FIND = {"ROWS": 128, "COLUMNS": 128, "num_warps": 4}
-WRITE = {"ROWS": 64, "COLUMNS": 128, "num_warps": 4}
-"""The tile and the warps of a program of each pass."""
+TILE = {"ROWS": 128, "COLUMNS": 64, "num_warps": 4}
+"""The tile and the warps of a program: of twelve tried on an H200, the fastest in both passes."""
 
 LARGEST, SMALLEST = tl.constexpr(448.0), tl.constexpr(1e-12)
 
@@ -60,11 +59,6 @@ def write_both(
     tl.store(turned + other, tl.trans(by_columns).to(turned.dtype.element_ty), mask=fits)
 
 
-def _grid(x: Tensor, tile: Mapping[str, int]) -> Tuple[int, int]:
-    rows, columns = x.shape
-    return triton.cdiv(rows, tile["ROWS"]), triton.cdiv(columns, tile["COLUMNS"])
-
-
 @torch.library.custom_op("trainmark::quantize_both", mutates_args=())
 def quantize_both(x: Tensor) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return ``x`` (rows, columns) in FP8 with its rows' scales (rows, 1), and its transpose with its columns'."""
@@ -75,10 +69,9 @@ def quantize_both(x: Tensor) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
     own = torch.empty_like(x, dtype=torch.float8_e4m3fn)
     turned, own_scales = own.new_empty(columns, rows), largest.new_empty(rows, 1)
     turned_scales = largest.new_empty(columns, 1)
-    find_largest[_grid(x, FIND)](x, by_row, by_column, rows, columns, **FIND)
-    write_both[_grid(x, WRITE)](
-        x, by_row, by_column, own, own_scales, turned, turned_scales, rows, columns, **WRITE
-    )
+    grid = triton.cdiv(rows, TILE["ROWS"]), triton.cdiv(columns, TILE["COLUMNS"])
+    find_largest[grid](x, by_row, by_column, rows, columns, **TILE)
+    write_both[grid](x, by_row, by_column, own, own_scales, turned, turned_scales, rows, columns, **TILE)
     return own, own_scales, turned, turned_scales
 
 
