@@ -8,11 +8,12 @@ import pytest
 import sample_results as sample
 
 from trainmark.cli.main import main
+from trainmark.files import write_atomically
 from trainmark.schema.case import case_of
 from trainmark.schema.history import HistoryReport
 from trainmark.schema.names import RESULTS
 from trainmark.schema.results import Results
-from trainmark.store import Store, database_url, write_results
+from trainmark.store import Store, database_url
 
 CASE = case_of(model="resnet50_v1.5", framework="pytorch", batch_per_device=128, precision="fp32")
 
@@ -70,7 +71,7 @@ def test_pictures_are_written_for_each_case(database: Path, tmp_path: Path) -> N
 def test_an_unchanged_program_is_exit_code_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for number, results in enumerate(campaigns(0.0)):
         (tmp_path / f"{number:02}").mkdir()
-        write_results(tmp_path / f"{number:02}" / RESULTS, results)
+        write_atomically(tmp_path / f"{number:02}" / RESULTS, results.to_json())
 
     code = main(["history", str(tmp_path)])
 
@@ -86,7 +87,7 @@ def test_a_copy_of_a_result_directory_is_no_further_result(
     first, second, *_ = campaigns(0.0)
     for name, results in (("first", first), ("second", second), ("backup", first)):
         (tmp_path / name).mkdir()
-        write_results(tmp_path / name / RESULTS, results)
+        write_atomically(tmp_path / name / RESULTS, results.to_json())
 
     assert main(["history", str(tmp_path)]) == 0
     assert ": 2 results, images/s" in capsys.readouterr().out

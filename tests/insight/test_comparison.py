@@ -11,6 +11,7 @@ from fakes import Bench
 from trainmark.cli.main import main
 from trainmark.cli.run_output import compare_baseline
 from trainmark.errors import InputError
+from trainmark.files import write_atomically
 from trainmark.insight import compare, compare_axis, history_of
 from trainmark.measure import estimate
 from trainmark.report.comparison import render_comparison
@@ -19,7 +20,7 @@ from trainmark.schema.manifest import Manifest
 from trainmark.schema.measurement import About, NoInterval, Suspicion
 from trainmark.schema.outcome import Identity, Outcome, Part, PartName
 from trainmark.schema.results import CaseResult, Results
-from trainmark.store import read_results, write_results
+from trainmark.store import read_results
 
 OLD = Path(__file__).parents[1] / "store" / "old" / "results-0.1.json"
 CAN = pytest.CaptureFixture[str]
@@ -442,7 +443,7 @@ class TestTheVerb:
     def sides(self, tmp_path: Path, results: Results) -> tuple[str, str]:
         paths = tmp_path / "base.json", tmp_path / "new.json"
         for path, side in zip(paths, (results, times(results, 0.9)), strict=True):
-            write_results(path, side)
+            write_atomically(path, side.to_json())
         return str(paths[0]), str(paths[1])
 
     def test_a_slower_case_is_exit_code_1_and_a_faster_one_0(
@@ -463,7 +464,7 @@ class TestTheVerb:
         base, new = sides
         days = [str(tmp_path / f"day{day}.json") for day in (1, 2, 3)]
         for number, path in enumerate(days, start=1):
-            write_results(Path(path), on_day(results, number))
+            write_atomically(Path(path), on_day(results, number).to_json())
         assert main(["compare", *days, "--to", new, "--json"]) == 1
         document = json.loads(capsys.readouterr().out)
         assert (document["scope"], len(document["baselines"])) == ("campaigns", 3)
@@ -481,7 +482,7 @@ class TestTheVerb:
         for number, factor in enumerate((1.0, 1.03, 0.98, 0.95), start=1):
             folder = tmp_path / f"day{number}"
             folder.mkdir()
-            write_results(folder / "results.json", on_day(times(results, factor), number))
+            write_atomically(folder / "results.json", on_day(times(results, factor), number).to_json())
             assert main(["store", "add", str(folder), "--to", store]) == 0
         capsys.readouterr()
         assert main(["compare", f"{store}#1", f"{store}#4", "--json"]) == 0

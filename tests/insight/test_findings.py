@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from trainmark.files import write_atomically
 from trainmark.insight import find, judged
 from trainmark.measure import estimate, speedup
 from trainmark.node.machine import collect
@@ -13,7 +14,7 @@ from trainmark.schema.measurement import About, Measurement, Parameters, Steadin
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.ranks import AllReduce, RankTime, RankTimes
 from trainmark.schema.results import CaseResult, RatioKind, Results, RunResult
-from trainmark.store import read_results, write_results
+from trainmark.store import read_results
 
 OLD = Path(__file__).parents[1] / "store" / "old" / "results-0.1.json"
 OTHER = Suspicion(code="batch-differs", sentence="batch 256 was asked for, not 128", about=About.WORK)
@@ -230,7 +231,7 @@ def test_frameworks_with_different_residual_types_are_different_variants(old: Re
 
 def test_stored_findings_are_not_computed_again(old: Results, tmp_path: Path) -> None:
     stored = judged(on_devices(old, doubted=4))
-    write_results(tmp_path / "results.json", stored)
+    write_atomically(tmp_path / "results.json", stored.to_json())
     again = read_results(tmp_path / "results.json")
     assert again == stored
     assert judged(again) is again

@@ -23,6 +23,7 @@ from pyarrow import parquet
 
 import trainmark
 from trainmark.cli.main import main
+from trainmark.files import write_atomically
 from trainmark.report.csvfile import case_rows, run_rows
 from trainmark.report.export import EXPORTERS, ExportFormat, export
 from trainmark.report.export.records import NOT_MEASURED, UNIT_OF_COLUMN, exported
@@ -30,7 +31,6 @@ from trainmark.schema.case import case_of
 from trainmark.schema.measurement import About, Suspicion
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.results import Results
-from trainmark.store import write_results
 
 OTHER_WORK = Suspicion(code="other-work", sentence="the model | is <another> one", about=About.WORK)
 
@@ -38,7 +38,7 @@ OTHER_WORK = Suspicion(code="other-work", sentence="the model | is <another> one
 def stored(folder: Path, results: Results) -> str:
     """Return the path of a results.json with these results."""
     folder.mkdir(exist_ok=True)
-    write_results(folder / "results.json", results)
+    write_atomically(folder / "results.json", results.to_json())
     return str(folder / "results.json")
 
 

@@ -8,6 +8,7 @@ import sample_results as sample
 
 from trainmark.cli.main import main
 from trainmark.errors import InputError
+from trainmark.files import write_atomically
 from trainmark.report import Language, render_markdown
 from trainmark.report.blocks import Bullets, Section, Style, Table
 from trainmark.report.writing import compose
@@ -16,7 +17,7 @@ from trainmark.schema.energy import EnergySource, EnergyUse
 from trainmark.schema.measurement import About, GateName, Suspicion
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.results import Results
-from trainmark.store import read_results, write_results
+from trainmark.store import read_results
 from trainmark.suite import load_suite
 
 STORED = Path(__file__).parents[2] / "docs" / "results"
@@ -135,7 +136,7 @@ def test_the_suite_chooses_the_baseline_and_the_reader_overrules_it() -> None:
 def test_a_baseline_that_cannot_be_meant_is_one_line_and_exit_2(
     words: list[str], complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_results(tmp_path / "results.json", sample.two_sizes())
+    write_atomically(tmp_path / "results.json", sample.two_sizes().to_json())
     to = [] if "--to" in words else ["--to", "md"]
     assert main(["report", str(tmp_path), *to, *words]) == 2
     reported = capsys.readouterr()
@@ -147,7 +148,7 @@ def test_a_baseline_without_a_number_is_refused_with_its_outcome(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     results = sample.ngc_v100()
-    write_results(tmp_path / "results.json", results)
+    write_atomically(tmp_path / "results.json", results.to_json())
     failed = next(case for case in results.cases if case.estimate is None)
     assert main(["report", str(tmp_path), "--to", "md", "--baseline", failed.id]) == 2
     assert f"{failed.id} has no number (OOM)" in capsys.readouterr().err

@@ -8,12 +8,12 @@ import pytest
 import sample_results as sample
 
 from trainmark.cli.main import main
+from trainmark.files import write_atomically
 from trainmark.report import Language, write_reports
 from trainmark.report.blocks import Table
 from trainmark.report.writing import MOST_CASES, compose
 from trainmark.schema.case import case_of
 from trainmark.schema.results import Results
-from trainmark.store import write_results
 
 NOTICE = f"This report shows {MOST_CASES} of 10000 cases: results.csv and runs.csv have all"
 
@@ -71,7 +71,7 @@ def test_only_shows_the_selected_cases_in_a_page_and_a_table(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     results = sample.ngc_v100()
-    write_results(tmp_path / "results.json", results)
+    write_atomically(tmp_path / "results.json", results.to_json())
     for target in ("md", "csv"):
         assert main(["report", str(tmp_path), "--to", target, "--only", "precision=fp32"]) == 0
 

@@ -7,16 +7,17 @@ import pytest
 import sample_results as sample
 
 from trainmark.cli.main import main
+from trainmark.files import write_atomically
 from trainmark.report import render_csv, render_table
 from trainmark.report.language import Language
-from trainmark.store import read_results, write_results
+from trainmark.store import read_results
 
 
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
     results = sample.two_sizes()
     sample.write_runs(tmp_path / "out", results)
-    write_results(tmp_path / "out" / "results.json", results)
+    write_atomically(tmp_path / "out" / "results.json", results.to_json())
     return tmp_path / "out"
 
 

@@ -7,16 +7,16 @@ import pytest
 import sample_results as sample
 
 from trainmark.cli.main import main
+from trainmark.files import write_atomically
 from trainmark.schema.case import case_of
 from trainmark.schema.measurement import About, Suspicion
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.results import Results
-from trainmark.store import write_results
 
 
 def stored(results: Results, folder: Path) -> str:
     folder.mkdir()
-    write_results(folder / "results.json", results)
+    write_atomically(folder / "results.json", results.to_json())
     return str(folder)
 
 

@@ -13,11 +13,12 @@ from site_pages import alone, broken, colours, contrast, pages_of
 
 from trainmark.cli.main import main
 from trainmark.errors import InputError
+from trainmark.files import write_atomically
 from trainmark.schema.names import RESULTS
 from trainmark.schema.results import Results
 from trainmark.site import open_source, write_site
 from trainmark.site.evidence import log_line, within
-from trainmark.store import Store, database_url, write_results
+from trainmark.store import Store, database_url
 
 OWN_RESULTS = Path(__file__).parents[2] / "docs" / "results"
 
@@ -60,7 +61,7 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     for name, results in samples.items():
         (folder / name).mkdir()
-        write_results(folder / name / RESULTS, results)
+        write_atomically(folder / name / RESULTS, results.to_json())
     out = tmp_path_factory.mktemp("site") / "out"
     write_site(open_source(str(folder)), out)
     return out
@@ -124,7 +125,7 @@ def test_a_number_leads_to_its_runs_its_command_and_its_environment(several: Pat
 def test_a_number_leads_to_the_line_of_its_log(tmp_path: Path) -> None:
     results = sample.one_case(3)
     sample.write_runs(tmp_path / "in", results)
-    write_results(tmp_path / "in" / RESULTS, results)
+    write_atomically(tmp_path / "in" / RESULTS, results.to_json())
     events = tmp_path / "in" / results.cases[0].runs[0].directory / "events.jsonl"
     events.write_text(
         events.read_text() + 'DLLL {"step": [], "data": {"window_s": 12.5}}\n', encoding="utf-8"
@@ -165,7 +166,7 @@ def test_a_case_that_a_later_campaign_lacks_is_carried_over(tmp_path: Path) -> N
     fewer = without.model_copy(update={"cases": without.cases[1:], "findings": None})
     for name, results in (("old", whole), ("new", fewer)):
         (tmp_path / "in" / name).mkdir(parents=True)
-        write_results(tmp_path / "in" / name / RESULTS, results)
+        write_atomically(tmp_path / "in" / name / RESULTS, results.to_json())
 
     write_site(open_source(str(tmp_path / "in")), tmp_path / "out")
 
@@ -184,7 +185,7 @@ def test_a_case_that_a_later_campaign_lacks_is_carried_over(tmp_path: Path) -> N
 def test_a_program_without_a_known_model_is_chosen_by_its_name(tmp_path: Path) -> None:
     for name, results in (("in/built-in", sample.ngc_v100()), ("in/foreign", sample.foreign_program())):
         (tmp_path / name).mkdir(parents=True)
-        write_results(tmp_path / name / RESULTS, results)
+        write_atomically(tmp_path / name / RESULTS, results.to_json())
     write_site(open_source(str(tmp_path / "in")), tmp_path / "out")
     page = (tmp_path / "out" / "index.html").read_text()
     (models,) = re.findall(r'<select[^>]*name="model".*?</select>', page, re.DOTALL)
@@ -196,7 +197,7 @@ def test_the_site_of_a_database_is_that_of_its_campaigns(
 ) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
-    write_results(folder / RESULTS, sample.one_case(3))
+    write_atomically(folder / RESULTS, sample.one_case(3).to_json())
     assert main(["store", "add", str(folder), "--to", str(tmp_path / "runs.db")]) == 0
     capsys.readouterr()
 
@@ -216,7 +217,7 @@ def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
 
 def test_a_site_is_written_again_over_itself(several: Path, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
-    write_results(tmp_path / "in" / RESULTS, sample.one_case(3))
+    write_atomically(tmp_path / "in" / RESULTS, sample.one_case(3).to_json())
     for _ in range(2):
         written = write_site(open_source(str(tmp_path / "in")), tmp_path / "out")
     assert written.files == sum(path.is_file() for path in (tmp_path / "out").rglob("*"))

@@ -7,9 +7,10 @@ import pytest
 
 from fakes import Bench, behaving
 from trainmark.errors import InputError
+from trainmark.files import write_atomically
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.results import SCHEMA
-from trainmark.store import read_results, write_results
+from trainmark.store import read_results
 
 OLD = Path(__file__).with_name("old") / "results-0.1.json"
 TWICE = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": 2}
@@ -18,7 +19,7 @@ TWICE = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": 2}
 def test_written_results_are_read_back_equal(bench: Bench, tmp_path: Path) -> None:
     bench.write({}, behaving("nan-loss"), behaving("crashes"), {"nodes": 2}, protocol=TWICE)
     results = bench.run()
-    write_results(tmp_path / "again.json", results)
+    write_atomically(tmp_path / "again.json", results.to_json())
     assert read_results(tmp_path / "again.json") == results
     document = json.loads((tmp_path / "again.json").read_text(), parse_constant=pytest.fail)
     assert document["schema_name"] == SCHEMA
@@ -77,7 +78,7 @@ def test_impossible_numbers_are_refused(
     bench: Bench, tmp_path: Path, wrong: dict[str, object], reason: str
 ) -> None:
     bench.write({}, behaving("well"), protocol=TWICE)
-    write_results(tmp_path / "results.json", bench.run())
+    write_atomically(tmp_path / "results.json", bench.run().to_json())
     document = json.loads((tmp_path / "results.json").read_text())
     next(case["estimate"] for case in document["cases"] if case["estimate"]).update(wrong)
     (tmp_path / "results.json").write_text(json.dumps(document))

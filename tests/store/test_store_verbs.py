@@ -16,9 +16,10 @@ from sqlalchemy import URL, create_engine
 from fakes import Bench
 from trainmark.cli.main import main
 from trainmark.errors import InputError
+from trainmark.files import write_atomically
 from trainmark.schema.outcome import Identity, Part, PartName
 from trainmark.schema.results import Results
-from trainmark.store import Store, existing_store, read_results, sqlite_url, write_results
+from trainmark.store import Store, existing_store, read_results, sqlite_url
 from trainmark.store.database import identity
 
 OLD = Path(__file__).with_name("old")
@@ -52,7 +53,7 @@ def out(tmp_path: Path, old: Results) -> Path:
     """Return a directory with two cases of three runs each, of which only ``results.json`` was kept."""
     folder = tmp_path / "out"
     folder.mkdir()
-    write_results(folder / "results.json", old)
+    write_atomically(folder / "results.json", old.to_json())
     return folder
 
 
@@ -89,9 +90,9 @@ def test_adding_a_directory_twice_changes_nothing(out: Path, url: URL, address: 
 
 
 def test_a_directory_that_grew_adds_what_is_new(out: Path, old: Results, address: str, capsys: CAN) -> None:
-    write_results(out / "results.json", with_runs(old, 1))
+    write_atomically(out / "results.json", with_runs(old, 1).to_json())
     assert added(out, address, capsys)["new"] == 2
-    write_results(out / "results.json", old)
+    write_atomically(out / "results.json", old.to_json())
     assert added(out, address, capsys) == {"campaign": 1, "new": 4, "changed": 0, "known": 2}
 
 
@@ -100,7 +101,7 @@ def test_a_directory_whose_suite_changed_has_its_new_and_its_removed_cases(
 ) -> None:
     first = min(old.cases, key=lambda case: min(run.started_at for run in case.runs if run.started_at))
     for cases, reported in (((first,), 1), (old.cases, 2), ((first,), 2)):
-        write_results(out / "results.json", old.model_copy(update={"cases": cases}))
+        write_atomically(out / "results.json", old.model_copy(update={"cases": cases}).to_json())
         assert added(out, address, capsys)["campaign"] == 1
         assert main(["report", address, "--json"]) == 0
         document = Results.model_validate_json(capsys.readouterr().out)
@@ -112,9 +113,9 @@ def test_a_renumbered_run_does_not_count_twice(out: Path, old: Results, address:
     case = old.cases[1]
     folder = str(Path(case.runs[2].directory).with_name("4"))
     runs = (*case.runs[:2], case.runs[2].model_copy(update={"repeat": 4, "directory": folder}))
-    write_results(
+    write_atomically(
         out / "results.json",
-        old.model_copy(update={"cases": (old.cases[0], case.model_copy(update={"runs": runs}))}),
+        old.model_copy(update={"cases": (old.cases[0], case.model_copy(update={"runs": runs}))}).to_json(),
     )
     assert main(["store", "add", str(out), "--to", address]) == 2
     errors = capsys.readouterr().err
@@ -144,7 +145,7 @@ def test_another_campaign_in_the_same_directory_is_a_new_campaign(
         )
         for case in old.cases
     )
-    write_results(out / "results.json", old.model_copy(update={"cases": cases}))
+    write_atomically(out / "results.json", old.model_copy(update={"cases": cases}).to_json())
     assert added(out, address, capsys)["campaign"] == 2
     assert [one["runs"] for one in listed(address, capsys)] == [6, 6]
 
@@ -156,7 +157,7 @@ def test_a_run_that_was_measured_again_replaces_the_old_one(
     case = old.cases[1]
     runs = (*case.runs[:2], case.runs[2].model_copy(update={"reason": "another"}))
     changed = old.model_copy(update={"cases": (old.cases[0], case.model_copy(update={"runs": runs}))})
-    write_results(out / "results.json", changed)
+    write_atomically(out / "results.json", changed.to_json())
     assert added(out, address, capsys) == {"campaign": 1, "new": 0, "changed": 1, "known": 5}
 
 
@@ -172,13 +173,13 @@ def test_runs_of_another_program_are_not_added_to_a_case(
         changed = case.model_copy(update={"runs": runs, "estimate": None})
         return old.model_copy(update={"cases": (old.cases[0], changed)})
 
-    write_results(out / "results.json", ran("sha256:1a2b3c4d5e6f", keep=3))
+    write_atomically(out / "results.json", ran("sha256:1a2b3c4d5e6f", keep=3).to_json())
     added(out, address, capsys)
-    write_results(out / "results.json", ran("sha256:5e6f7a8b9c0d", keep=2))
+    write_atomically(out / "results.json", ran("sha256:5e6f7a8b9c0d", keep=2).to_json())
     assert main(["store", "add", str(out), "--to", address]) == 2
     errors = capsys.readouterr().err
     assert "source changed: folder program (was 1a2b3c4d…, now 5e6f7a8b…)" in errors
-    write_results(out / "results.json", ran("sha256:5e6f7a8b9c0d", keep=3))
+    write_atomically(out / "results.json", ran("sha256:5e6f7a8b9c0d", keep=3).to_json())
     assert added(out, address, capsys) == {"campaign": 1, "new": 0, "changed": 3, "known": 3}
 
 
@@ -187,7 +188,7 @@ def test_a_database_with_several_campaigns_reports_the_chosen_one(
 ) -> None:
     other = tmp_path / "other"
     other.mkdir()
-    write_results(other / "results.json", old.model_copy(update={"suite": "other"}))
+    write_atomically(other / "results.json", old.model_copy(update={"suite": "other"}).to_json())
     assert main(["store", "add", str(out), str(other), "--to", address]) == 0
     assert capsys.readouterr().out.splitlines() == [
         f"{out}: campaign 1 (h200-frameworks): 6 runs added, 0 updated, 0 unchanged",
@@ -304,7 +305,7 @@ def test_a_directory_without_results_adds_nothing(what: str, out: Path, tmp_path
 def test_a_directory_without_a_run_has_nothing_to_add(
     out: Path, old: Results, tmp_path: Path, capsys: CAN
 ) -> None:
-    write_results(out / "results.json", with_runs(old, 0))
+    write_atomically(out / "results.json", with_runs(old, 0).to_json())
     assert main(["store", "add", str(out), "--to", str(tmp_path / "runs.sqlite")]) == 2
     assert f"{out}: nothing to add: none of its runs was started" in capsys.readouterr().err
 
@@ -351,11 +352,11 @@ def test_runs_that_were_stored_under_a_cases_earlier_id_are_found(
     found = old.cases[0]
     case = found.case.model_copy(update={"options": {"mode": "benchmark"}})
     runs = tuple(run.model_copy(update={"directory": f"runs/{case.id}/{run.repeat}"}) for run in found.runs)
-    write_results(
+    write_atomically(
         out / "results.json",
         old.model_copy(
             update={"cases": (found.model_copy(update={"id": case.id, "case": case, "runs": runs}),)}
-        ),
+        ).to_json(),
     )
     path = tmp_path / "runs.sqlite"
     added(out, str(path), capsys)

@@ -17,11 +17,12 @@ from site_pages import Links
 from sqlalchemy import event
 
 from trainmark.cli.main import main
+from trainmark.files import write_atomically
 from trainmark.schema.names import RESULTS
 from trainmark.schema.results import Results
 from trainmark.site import StoreSource, open_source
 from trainmark.site.entries import anchor_of
-from trainmark.store import Store, database_url, rebuilt_suite, write_results
+from trainmark.store import Store, database_url, rebuilt_suite
 from trainmark.web import app, listing
 
 Serve = Callable[..., Served]
@@ -36,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
     hostile = sample.hostile().model_copy(update={"suite": "hostile"})
     for name, results in (("first", sample.ngc_v100()), ("hostile", hostile)):
         (tmp_path / "in" / name).mkdir(parents=True)
-        write_results(tmp_path / "in" / name / RESULTS, results)
+        write_atomically(tmp_path / "in" / name / RESULTS, results.to_json())
     (tmp_path / "in" / "first" / "runs").mkdir()
     for case in sample.ngc_v100().cases:
         for run in case.runs:
@@ -171,7 +172,7 @@ def test_a_run_that_names_a_folder_elsewhere_has_no_log(place: str, tmp_path: Pa
     (case,) = sample.one_case(3).cases
     runs = tuple(run.model_copy(update={"directory": place}) for run in case.runs)
     changed = sample.one_case(3).model_copy(update={"cases": (case.model_copy(update={"runs": runs}),)})
-    write_results(tmp_path / "in" / RESULTS, changed)
+    write_atomically(tmp_path / "in" / RESULTS, changed.to_json())
     server = serve(tmp_path / "in")
 
     answer = server.ask(f"/logs/in/{anchor_of(case.id)}/1")

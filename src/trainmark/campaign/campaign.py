@@ -24,6 +24,7 @@ from trainmark.campaign.run_environment import RunEnvironment, load_programs
 from trainmark.campaign.schedule import Schedule, wants_another
 from trainmark.errors import TrainmarkError
 from trainmark.execution import open_results
+from trainmark.files import write_atomically
 from trainmark.node import Host, HostError, LocalHost, deferred_signals, map_hosts
 from trainmark.placement import PlacementHost
 from trainmark.schema.case import Case
@@ -31,7 +32,6 @@ from trainmark.schema.names import RESULTS, RUNS
 from trainmark.schema.outcome import Outcome, OutcomeRecord
 from trainmark.schema.results import Results
 from trainmark.schema.suite import ProfileMode, Suite
-from trainmark.store import write_results
 from trainmark.workload import BuiltinSource, UnsupportedByCard
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -222,5 +222,5 @@ class _Campaign:
         order = self.order
         cases = [(case, self.finished.of(case)) for case in order.suite.cases]
         results = collect(order.suite, cases, self.executor.directory, shlex.join(order.command))
-        write_results(order.out / RESULTS, results)
+        write_atomically(order.out / RESULTS, results.to_json())
         return results

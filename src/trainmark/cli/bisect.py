@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trainmark.cli.run import WithCommand, with_groups, words_of
+from trainmark.cli.typer_commands import WithCommand, with_groups, words_of
 from trainmark.schema.names import BISECTION
 
 if TYPE_CHECKING:

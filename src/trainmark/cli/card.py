@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from trainmark.cli.run import WithCommand, words_of
+from trainmark.cli.typer_commands import WithCommand, words_of
 from trainmark.errors import InputError, nearest
 
 app = typer.Typer(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trainmark.cli.run import with_groups
+from trainmark.cli.typer_commands import with_groups
 
 if TYPE_CHECKING:
     from trainmark.schema.comparison import Comparison, History

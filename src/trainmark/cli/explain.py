@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from trainmark.cli.run import with_groups
+from trainmark.cli.typer_commands import with_groups
 
 if TYPE_CHECKING:
     from trainmark.insight import ExplainedRun, Explanation

@@ -132,12 +132,12 @@ def _results(source: str, campaign: str | None, target: ReportFormat | None) -> 
 
 
 def _write_all(results: "Results", folder: Path, language: "Language", baseline: str | None) -> None:
+    from trainmark.files import write_atomically
     from trainmark.report import write_reports
     from trainmark.schema.names import RESULTS
-    from trainmark.store import write_results
 
     _report_lost_runs(folder / RESULTS, results)
-    write_results(folder / RESULTS, results)
+    write_atomically(folder / RESULTS, results.to_json())
     for path in write_reports(folder, results, language, baseline):
         sys.stderr.write(f"wrote {path}\n")
 

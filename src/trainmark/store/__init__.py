@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from trainmark.imports import attach
-from trainmark.store.document import parse_results, read_results, write_results
+from trainmark.store.document import parse_results, read_results
 from trainmark.store.sources import require_database
 
 if TYPE_CHECKING:
@@ -54,7 +54,6 @@ __all__ = [
     "require_database",
     "runs_after",
     "sqlite_url",
-    "write_results",
 ]
 
 __getattr__ = attach(

@@ -1,19 +1,13 @@
-"""Reading and writing ``results.json``: written atomically, checked on reading, with one-line errors."""
+"""Reading ``results.json``: checked, with one-line errors."""
 
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from trainmark.errors import InputError, plain_message
-from trainmark.files import write_atomically
 from trainmark.schema.results import SCHEMA, Results
 from trainmark.store.consistency import contradiction
 from trainmark.store.sources import no_results
-
-
-def write_results(path: Path, results: Results) -> None:
-    """Write ``results.json`` atomically."""
-    write_atomically(path, results.to_json())
 
 
 def read_results(path: Path) -> Results:
