@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,6 +10,7 @@ import typer
 
 from trainmark import dataset
 from trainmark.cli.data_output import print_json, print_line, progress, resumable
+from trainmark.cli.typer_commands import with_groups
 from trainmark.dataset import clicks, masked, tokens
 from trainmark.dataset import images as pictures
 from trainmark.errors import InputError, nearest
@@ -24,14 +26,11 @@ _Jobs = Annotated[
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
 
 
-def make(
-    directory: Annotated[
-        Path,
-        typer.Argument(
-            help="The folder to create: new, empty, or left incomplete by this command.", metavar="DIR"
-        ),
-    ],
-    images: Annotated[int, typer.Option(help="The number of training images.")] = 1000,
+@dataclass(frozen=True, slots=True)
+class ImageOptions:
+    """The images of a folder that is created."""
+
+    images: Annotated[int, typer.Option(help="The number of training images.")] = 1000
     validation: Annotated[
         int | None,
         typer.Option(
@@ -39,16 +38,28 @@ def make(
             "--val",
             help="The number of validation images (0: none); default: 1/20 of --images, at least 1 per class.",
         ),
-    ] = None,
-    classes: Annotated[int, typer.Option(help="The number of classes; each is a folder.")] = 10,
-    seed: Annotated[int, typer.Option(help="The seed; equal seeds give identical images.")] = 0,
-    width: Annotated[int, typer.Option(help="The width of most images, in pixels.")] = 500,
-    height: Annotated[int, typer.Option(help="The height of most images, in pixels.")] = 375,
+    ] = None
+    classes: Annotated[int, typer.Option(help="The number of classes; each is a folder.")] = 10
+    seed: Annotated[int, typer.Option(help="The seed; equal seeds give identical images.")] = 0
+    width: Annotated[int, typer.Option(help="The width of most images, in pixels.")] = 500
+    height: Annotated[int, typer.Option(help="The height of most images, in pixels.")] = 375
     sizes: Annotated[
         str,
         typer.Option(help="'mixed' (most images have the given size, as in ImageNet) or 'fixed' (all do)."),
-    ] = "mixed",
-    quality: Annotated[int, typer.Option(help="The JPEG quality, 1 to 100.")] = 95,
+    ] = "mixed"
+    quality: Annotated[int, typer.Option(help="The JPEG quality, 1 to 100.")] = 95
+
+
+@with_groups
+def make(
+    directory: Annotated[
+        Path,
+        typer.Argument(
+            help="The folder to create: new, empty, or left incomplete by this command.", metavar="DIR"
+        ),
+    ],
+    *,
+    given: ImageOptions,
     jobs: _Jobs = 0,
     as_json: _Json = False,
 ) -> None:
@@ -57,19 +68,7 @@ def make(
     List files with 'path label' lines are written next to the images. If interrupted, run the same command again to
     continue. A complete data set is left unchanged.
     """
-    spec = pictures.spec_from(
-        {
-            "images": images,
-            "validation": validation,
-            "classes": classes,
-            "seed": seed,
-            "width": width,
-            "height": height,
-            "sizes": sizes,
-            "quality": quality,
-        },
-        "the options of 'data make'",
-    )
+    spec = pictures.spec_from(asdict(given), "the options of 'data make'")
     before = pictures.folder_state(directory, spec)
     with resumable("creating") as listener:
         folder = pictures.make_image_folder(directory, spec, jobs or dataset.available_cores(), listener)

@@ -1,11 +1,13 @@
 """The commands for text: create packed tokens and masked sequences."""
 
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from trainmark.cli.data_output import print_json, print_line, resumable
+from trainmark.cli.typer_commands import with_groups
 from trainmark.dataset import masked
 from trainmark.dataset import tokens as packed
 
@@ -49,6 +51,29 @@ def make_tokens(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class MaskedOptions:
+    """The masked sequences of a data set that is created."""
+
+    sequences: Annotated[int, typer.Option(help="The number of training sequences.")] = 10_000
+    sequence_length: Annotated[
+        int, typer.Option(help="The length of a sequence in tokens, padding included.")
+    ] = 128
+    predictions: Annotated[
+        int | None,
+        typer.Option(
+            help="The maximum number of masked tokens per sequence; default: 20 for 128 tokens, 80 for 512."
+        ),
+    ] = None
+    vocabulary: Annotated[int, typer.Option(help="The vocabulary size.")] = 30_522
+    short: Annotated[
+        int, typer.Option(help="The percentage of sequences that are shorter than the full length.")
+    ] = 10
+    shards: Annotated[int, typer.Option(help="The number of files.")] = 4
+    seed: Annotated[int, typer.Option(help="The seed; equal seeds give identical sequences.")] = 0
+
+
+@with_groups
 def make_masked(
     directory: Annotated[
         Path,
@@ -56,22 +81,8 @@ def make_masked(
             help="The folder to create: new, empty, or left incomplete by this command.", metavar="DIR"
         ),
     ],
-    sequences: Annotated[int, typer.Option(help="The number of training sequences.")] = 10_000,
-    sequence_length: Annotated[
-        int, typer.Option(help="The length of a sequence in tokens, padding included.")
-    ] = 128,
-    predictions: Annotated[
-        int | None,
-        typer.Option(
-            help="The maximum number of masked tokens per sequence; default: 20 for 128 tokens, 80 for 512."
-        ),
-    ] = None,
-    vocabulary: Annotated[int, typer.Option(help="The vocabulary size.")] = 30_522,
-    short: Annotated[
-        int, typer.Option(help="The percentage of sequences that are shorter than the full length.")
-    ] = 10,
-    shards: Annotated[int, typer.Option(help="The number of files.")] = 4,
-    seed: Annotated[int, typer.Option(help="The seed; equal seeds give identical sequences.")] = 0,
+    *,
+    options: MaskedOptions,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")] = False,
 ) -> None:
     """Create random masked sequences for BERT pre-training.
@@ -79,15 +90,7 @@ def make_masked(
     The files are TFRecords with the features of BERT's published pre-processing. If interrupted, run the same command
     again to continue. A complete data set is left unchanged.
     """
-    given = {
-        "sequences": sequences,
-        "sequence_length": sequence_length,
-        **({} if predictions is None else {"predictions": predictions}),
-        "vocabulary": vocabulary,
-        "short": short,
-        "shards": shards,
-        "seed": seed,
-    }
+    given = {name: value for name, value in asdict(options).items() if value is not None}
     spec = masked.spec_from(given, "the options of 'data make-masked'")
     before = masked.state(directory, spec)
     with resumable("creating") as listener:
