@@ -16,14 +16,15 @@ from fakes import Bench
 from frameworks import framework_python, needs_framework
 from trainmark.check import CheckOptions, Timeouts, check_hosts
 from trainmark.check.bandwidth import SpeedResults, Target, measure_devices, reduce_all
-from trainmark.check.network import check_network
+from trainmark.check.checking import _remedy as remedy_of
+from trainmark.check.network import _from_usual_clock, _is_near, check_network
 from trainmark.check.preflight_suite import _compare_data, _locate_data
 from trainmark.check.snapshot import read_gpus, take_snapshot
 from trainmark.cli.main import main
 from trainmark.node import Host, LocalHost, RemoteHost
 from trainmark.node.machine import Nvml
 from trainmark.placement import FrameworkPython
-from trainmark.schema.check import CheckFinding, CheckReport, Level, Quantity
+from trainmark.schema.check import CheckFinding, CheckReport, ClockOffset, Level, Quantity
 from trainmark.schema.hosts import EngineName, HostEntry, SshSettings
 from trainmark.schema.precision import Precision
 
@@ -149,7 +150,64 @@ def test_an_unreachable_host_does_not_affect_the_others(tmp_path: Path) -> None:
     (found,) = failures(report)
     assert found.hosts == ("nowhere",)
     assert found.found.startswith("the host cannot be inspected: no agent could be started on it")
+    assert found.remedy == "start sshd there, or correct 'port' or 'address' in the hosts file"
     assert {timing.host for timing in report.timings} == {"here"}
+    (note,) = [finding for finding in report.findings if finding.check == "network"]
+    assert note.level is Level.NOTE
+    assert note.found.startswith("not looked at: ports, clocks, links and an all-reduce")
+
+
+@pytest.mark.parametrize(
+    ("problem", "remedy"),
+    [
+        ("ssh ended with code 255: Host key verification failed.", "ssh-keygen -R HOST"),
+        ("ssh ended with code 255: root@n1: Permission denied (publickey).", "without a password"),
+        ("ssh ended with code 127: env: '/x/python': No such file or directory", "set 'python'"),
+        ("no temporary file can be written on it: is its disk full?", "free some space"),
+        ("no message from it for 35 s", "up and reachable"),
+    ],
+)
+def test_a_host_that_cannot_be_inspected_has_the_remedy_of_its_reason(problem: str, remedy: str) -> None:
+    assert remedy in remedy_of(problem)
+
+
+def test_a_case_that_lacks_hosts_is_mended_by_the_hosts_that_cannot_be_inspected(tmp_path: Path) -> None:
+    nowhere = RemoteHost(
+        HostEntry(name="nowhere", address="127.0.0.1", port=1), EngineName.SSH, SshSettings()
+    )
+    suite = Bench(tmp_path).write({"nodes": 2})
+    report = checked(tmp_path, LocalHost("here"), nowhere, suite=suite)
+    (found,) = [finding for finding in failures(report) if finding.check == "cases"]
+    assert (found.remedy or "").startswith("first mend nowhere, which cannot be inspected")
+
+
+def test_extra_rounds_end_when_they_take_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainmark.check.bandwidth.MOST_EXTRA_S", 0.0)
+    monkeypatch.setattr("trainmark.check.bandwidth.is_clear", lambda _timings: False)
+    python = FrameworkPython(Path(sys.executable), False)
+    targets = [Target(LocalHost(name), take_snapshot(()), python, ("cpu",)) for name in ("one", "two")]
+    speeds, messages = SpeedResults(), list[str]()
+    measure_devices(targets, (Precision.FP32,), (1, 20), 60.0, messages.append, speeds)
+    assert messages == ["measuring, round 1 of 1"]
+
+
+def offsets(**ahead_s: float) -> list[ClockOffset]:
+    return [ClockOffset(host=host, against="a", offset_s=s, error_s=0.001) for host, s in ahead_s.items()]
+
+
+@pytest.mark.parametrize(
+    ("clocks", "wrong"),
+    [
+        (offsets(b=-90.0, c=-90.01, d=-89.99), {"a": "ahead of"}),  # the first host itself
+        (offsets(b=0.0, c=90.0, d=0.01), {"c": "ahead of"}),
+        (offsets(b=-90.0), {"b": "behind"}),  # of two hosts, either may be wrong
+    ],
+)
+def test_the_host_whose_clock_differs_from_most_is_named(
+    clocks: list[ClockOffset], wrong: dict[str, str]
+) -> None:
+    found = {one.host: one.offset_s for one in _from_usual_clock(clocks) if not _is_near(one)}
+    assert {host: "ahead of" if s > 0 else "behind" for host, s in found.items()} == wrong
 
 
 def test_a_missing_environment_is_a_finding_with_the_command_that_creates_it(tmp_path: Path) -> None:

@@ -408,3 +408,40 @@ def test_results_can_be_read_when_a_card_is_gone(tmp_path: Path, capsys: pytest.
 
     assert main(["compare", "out", "out"]) in (0, 1)
     assert "mlp" in capsys.readouterr().out
+
+
+def test_a_required_rate_that_is_not_shown_is_exit_code_1_with_its_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = "--style nanogpt --batch-size 64 --steps 60"
+    code, results = measured(tmp_path, words, "--repeats", "1", "--require", "throughput=1e12 tokens/s")
+    assert code == 1
+    (found,) = results["findings"]["requirements"]
+    assert (found["verdict"], found["required"]) == ("undecided", 1e12)
+    printed = capsys.readouterr()
+    assert "required    undecided: throughput" in printed.out
+    assert "at least 1000000000000 tokens/s is required" in printed.err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("speed=3", "write NAME=LEAST with one of throughput, per_device, efficiency"),
+        ("throughput=3", "must be a rate above 0 with its unit"),
+    ],
+)
+def test_a_requirement_that_cannot_be_read_is_a_usage_error(
+    given: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", "--require", given, "--", sys.executable, "-V"]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_an_option_of_a_command_is_refused_for_a_suite(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suite = tmp_path / "suite.yaml"
+    suite.write_text("name: x\naxes: {nodes: [1]}\n")
+    for option in (["--repeats", "5"], ["--require", "efficiency=0.9"], ["--baseline", "before"]):
+        assert main(["run", str(suite), *option]) == 2
+        assert f"{option[0]}: is for a command after '--'" in capsys.readouterr().err

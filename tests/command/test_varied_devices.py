@@ -9,7 +9,7 @@ import pytest
 
 from trainmark.cli.main import main
 from trainmark.cli.run_options import CommandOptions
-from trainmark.cli.suite_input import CommandSuite, command_suite
+from trainmark.cli.suite_input import CommandSuite, command_suite, nodes_of
 from trainmark.errors import InputError
 from trainmark.suite import load_suite
 
@@ -52,6 +52,38 @@ def test_devices_per_node_is_an_axis_and_no_option(tmp_path: Path) -> None:
     suite = load_suite(found.write(tmp_path / "out"))
     assert [(case.devices_per_node, dict(case.options)) for case in suite.cases] == [(1, {}), (2, {})]
     assert found.card["command"] == shlex.split(command)
+
+
+def test_nodes_are_an_axis_and_the_cases_are_scales_of_one_program(tmp_path: Path) -> None:
+    command = (
+        "torchrun --nnodes {nodes} --node-rank {node} --nproc-per-node 2 --master-addr {master} train.py"
+    )
+    given = CommandOptions(vary=["nodes=1,2,4"])
+    assert nodes_of(shlex.split(command), given, 4) is None
+    found = suite_of(tmp_path, command, vary=["nodes=1,2,4"], require=["efficiency=0.9"])
+
+    suite = load_suite(found.write(tmp_path / "out"))
+    assert [(case.nodes, case.devices_per_node) for case in suite.cases] == [(1, 2), (2, 2), (4, 2)]
+    assert [one.efficiency for one in suite.require] == [0.9]
+
+
+def test_mpirun_needs_no_placeholder_of_the_nodes_themselves(tmp_path: Path) -> None:
+    found = suite_of(tmp_path, "mpirun -np {world_size} -H {hosts} python train.py", vary=["nodes=1,2"])
+
+    assert [case["nodes"] for case in found.suite["cases"]] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("given", "hosts", "error"),
+    [
+        ({"vary": ["nodes=1,4"]}, 2, "--vary nodes: --hosts has only 2, and 4 are required"),
+        ({"vary": ["nodes=1,2"], "nodes": 2}, 4, "--vary nodes gives the nodes; leave one of them out"),
+        ({"vary": ["nodes=1,all"]}, 4, "--vary nodes: 'all' is not a number above 0"),
+    ],
+)
+def test_nodes_that_are_not_there_are_an_error(given: dict[str, Any], hosts: int, error: str) -> None:
+    with pytest.raises(InputError, match=error):
+        nodes_of(["torchrun", "--nnodes", "{nodes}"], CommandOptions(**given), hosts)
 
 
 @pytest.mark.parametrize(

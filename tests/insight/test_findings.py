@@ -13,7 +13,8 @@ from trainmark.schema.manifest import Manifest
 from trainmark.schema.measurement import About, Measurement, Parameters, Steadiness, Suspicion
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.ranks import AllReduce, RankTime, RankTimes
-from trainmark.schema.results import CaseResult, RatioKind, Results, RunResult
+from trainmark.schema.results import CaseResult, RatioKind, RequirementVerdict, Results, RunResult
+from trainmark.schema.suite import Requirement
 from trainmark.store import read_results
 
 OLD = Path(__file__).parents[1] / "store" / "old" / "results-0.1.json"
@@ -291,3 +292,75 @@ def test_the_slowest_rank_of_most_runs_is_named_with_its_host(old: Results) -> N
     # nccl-tests' bus bandwidth: 2 (n - 1) / n of the bytes over the seconds.
     assert found.all_reduce_bus_bytes_per_s == pytest.approx((1 << 20) / 0.002)
     assert (found.began_within_s, found.clock_error_s) == (0.001, 0.0002)
+
+
+def judge(results: Results, *required: Requirement) -> list[tuple[str, str, str]]:
+    """Return the quantity, verdict and sentence on each requirement."""
+    found = find(results.model_copy(update={"require": required})).requirements
+    return [(one.quantity, one.verdict.value, one.sentence) for one in found]
+
+
+def test_what_the_interval_shows_is_met_or_missed_and_the_rest_is_undecided(old: Results) -> None:
+    results = on_devices(old)
+    (_one, many) = results.cases
+    assert many.estimate is not None
+    assert many.estimate.interval is not None
+    low, high, unit = many.estimate.interval.low, many.estimate.interval.high, many.unit
+    for least, verdict in ((low * 0.99, "met"), ((low + high) / 2, "undecided"), (high * 1.01, "missed")):
+        required = Requirement(only="devices_per_node=4", throughput=f"{least:.6f} {unit}")
+        ((quantity, found, sentence),) = judge(results, required)
+        assert (quantity, found) == ("throughput", verdict)
+        assert f"{unit} is required" in sentence
+        per_device = Requirement(only="devices_per_node=4", per_device=f"{least / 4:.6f} {unit}")
+        assert judge(results, per_device)[0][:2] == ("per_device", verdict)
+
+
+def test_an_efficiency_is_of_the_smallest_scale_and_nothing_is_required_of_that(old: Results) -> None:
+    (found,) = find(
+        on_devices(old).model_copy(update={"require": (Requirement(efficiency=0.5),)})
+    ).requirements
+    assert found.against == on_devices(old).cases[0].id
+    assert (found.verdict, round(found.value or 0, 2)) == (RequirementVerdict.MET, 0.9)
+    ((_, verdict, _),) = judge(on_devices(old), Requirement(efficiency=0.99))
+    assert verdict == "missed"
+
+
+def test_an_efficiency_without_another_scale_is_not_met(old: Results) -> None:
+    single = old.model_copy(update={"cases": old.cases[:1]})
+    ((_, verdict, sentence),) = judge(single, Requirement(efficiency=0.5))
+    assert verdict == "undecided"
+    assert "no other scale" in sentence
+
+
+@pytest.mark.parametrize("doubted", [1, 4])
+def test_a_doubtful_number_meets_nothing_even_as_the_other_side_of_an_efficiency(
+    old: Results, doubted: int
+) -> None:
+    ((_, verdict, sentence),) = judge(on_devices(old, doubted), Requirement(efficiency=0.5))
+    assert verdict == "undecided"
+    assert "in doubt" in sentence
+
+
+def test_a_number_in_another_unit_meets_nothing(old: Results) -> None:
+    ((_, verdict, sentence),) = judge(
+        old.model_copy(update={"cases": old.cases[:1]}), Requirement(throughput="1 steps/s")
+    )
+    assert verdict == "undecided"
+    assert "measured in" in sentence
+
+
+def test_a_case_without_a_number_meets_nothing_and_the_results_do_not_hold(old: Results) -> None:
+    case = old.cases[0].model_copy(
+        update={"estimate": None, "runs": (), "outcome": Outcome.OOM, "reason": "out of memory"}
+    )
+    lost = old.model_copy(update={"cases": (case,)})
+    ((_, verdict, sentence),) = judge(lost, Requirement(throughput="1 images/s"))
+    assert (verdict, "out of memory" in sentence) == ("undecided", True)
+
+
+def test_results_hold_only_if_what_is_required_is_met(old: Results) -> None:
+    results = old.model_copy(update={"certificates": ()})
+    for least, holds in (("0.001", True), ("1e9", False)):
+        required = (Requirement(throughput=f"{least} {results.cases[0].unit}"),)
+        with_some = results.model_copy(update={"require": required, "findings": None})
+        assert judged(with_some).holds is holds

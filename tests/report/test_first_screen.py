@@ -17,6 +17,7 @@ from trainmark.schema.energy import EnergySource, EnergyUse
 from trainmark.schema.measurement import About, GateName, Suspicion
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.results import Results
+from trainmark.schema.suite import Requirement
 from trainmark.store import read_results
 from trainmark.suite import load_suite
 
@@ -296,3 +297,17 @@ def test_a_label_leaves_out_an_axis_that_all_cases_of_its_tasks_have_in_common()
         "pytorch gpt2_124m 1024tok fp32 b32 1n1g", "jax gpt2_124m 1024tok tf32 b32 1n1g",
         "pytorch bert_base 128tok fp32 b32 1n1g", "jax bert_base 128tok fp32 b32 1n1g",
     ]  # fmt: skip
+
+
+def test_what_the_suite_requires_is_on_the_first_screen_with_its_verdict() -> None:
+    results = stored("demo")
+    unit = results.cases[0].unit
+    required_of = results.model_copy(
+        update={"require": (Requirement(throughput=f"1000000 {unit}"),), "findings": None}
+    )
+    for language, words in ((Language.EN, "MISSED: "), (Language.ZH, "未达到：")):
+        section = compose(required_of, Path("/nowhere"), language).sections[0]
+        required = next(block for block in section.blocks if isinstance(block, Bullets))
+        lines = ["".join(span.text for span in item) for item in required.items]
+        assert any(line.startswith(words) for line in lines)
+        assert any(" is required" in line for line in lines) is (language is Language.EN)

@@ -372,3 +372,34 @@ def test_a_shipped_card_states_the_framework_and_the_task_of_its_cases(tmp_path:
     assert (keras.framework, keras.task) == ("tensorflow", "program")
     assert (nanogpt.framework, nanogpt.task) == ("pytorch", "program")
     assert keras.batch_per_device == 32
+
+
+REQUIRED = SUITE + 'require: [{efficiency: 0.9}, {throughput: 1000 images/s, only: "nodes=4"}]\n'
+
+
+def test_what_a_suite_requires_reads_back(tmp_path: Path) -> None:
+    suite = load(tmp_path, REQUIRED)
+    assert [one.efficiency for one in suite.require] == [0.9, None]
+    again = tmp_path / "again.yaml"
+    again.write_text(dump_suite(suite))
+    assert load_suite(again) == suite
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("{throughput: 1000}", "must have its unit, such as '21000 samples/s'"),
+        ("{throughput: fast}", "must be a rate above 0 with its unit"),
+        ("{efficiency: 90}", "1"),
+        ("{}", "requires nothing: give throughput, per_device or efficiency"),
+        ("{efficiency: 0.9, only: nodes=8}", "no case has this value (nodes of the cases: 1, 4)"),
+        ("{eficiency: 0.9}", "did you mean 'efficiency'?"),
+    ],
+)
+def test_a_requirement_that_selects_nothing_or_has_no_unit_is_an_error_with_its_line(
+    entry: str, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError) as error:
+        load(tmp_path, f"{SUITE}require: [{entry}]\n")
+    assert message in str(error.value)
+    assert ":15: require" in str(error.value)

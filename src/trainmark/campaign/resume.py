@@ -167,6 +167,7 @@ def collect(
         certificates=tuple(certificates or stored_certificates(directory.path)),
         gates_off=suite.gates.off,
         baseline=suite.baseline,
+        require=suite.require,
     )
     return judged(document)
 

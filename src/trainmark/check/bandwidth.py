@@ -1,5 +1,6 @@
 """Speed measurements: timings of each device in rounds, and an all-reduce between all ranks, by message size."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -19,6 +20,9 @@ from trainmark.schema.precision import Precision
 
 ROUNDS = (5, 20)
 """Minimum and maximum number of timing rounds; extra rounds are taken while the rounds differ too much."""
+
+MOST_EXTRA_S = 180.0
+"""Seconds of measuring after which no extra round starts: on busy hosts a round can take a minute."""
 
 ROUNDS_SINGLE = 3
 """Timing rounds of a single device, which is compared with no other."""
@@ -92,16 +96,19 @@ def measure_devices(
     Matrix products are timed in each of ``precisions``.
 
     ``rounds`` are the minimum and the maximum; the maximum applies while the rounds differ too much to rank hosts.
-    A host whose probe fails becomes a finding and is not measured again.
+    No extra round starts after ``MOST_EXTRA_S``. A host whose probe fails becomes a finding and is not measured again.
     """
+    began = time.monotonic()
     single = sum(len(target.devices) for target in targets) == 1
     least, most = (ROUNDS_SINGLE, ROUNDS_SINGLE) if single else rounds
     failed: set[str] = set()
     rounds_taken: dict[tuple[str, Quantity, str, Precision | None], list[Timing]] = {}
     for number in range(most):
-        if number >= least and is_clear(_joined(rounds_taken)):
+        extra = number >= least
+        if extra and (is_clear(_joined(rounds_taken)) or time.monotonic() - began > MOST_EXTRA_S):
             break
-        progress(f"measuring, round {number + 1} of {least if number < least else most}")
+        of = f"at most {most}, as the rounds differ" if extra else least
+        progress(f"measuring, round {number + 1} of {of}")
         for turn in measurement_groups([target for target in targets if target.host.name not in failed]):
             options = [
                 {"devices": target.devices, "round_s": _ROUND_S, "precisions": precisions} for target in turn
@@ -235,7 +242,8 @@ def compare_speeds(timings: Sequence[Timing]) -> list[CheckFinding]:
         unit = group.timings[0].unit
         shown = f"{rates([timing.rate for timing in group.timings], unit)}{_in(group.precision)}"
         found = f"{shown} on {len(group.timings)} x {group.kind}"
-        if not group.slow:
+        is_sensitive = group.bound <= DETECTABLE_SLOWDOWN
+        if not group.slow and is_sensitive:
             found += (
                 f"; none is {group.bound:.2f} times slower than the others{_of_data_sheet(group.timings)}"
             )
@@ -255,8 +263,9 @@ def compare_speeds(timings: Sequence[Timing]) -> list[CheckFinding]:
                     f"(at most {LEVEL:.0%} of checks name a healthy host)",
                 )
             )
-        if group.bound > DETECTABLE_SLOWDOWN:
+        if not is_sensitive:
             noisy = f"the rounds differ so much that only a device {group.bound:.2f} times slower would be detected"
+            noisy = noisy if group.slow else f"{found}: {noisy}"
             findings.append(
                 CheckFinding(
                     check=group.quantity.value,

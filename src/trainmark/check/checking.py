@@ -78,7 +78,8 @@ def check_hosts(options: CheckOptions, progress: Callable[[str], object] = lambd
         suite_check = _without_suite(options.home, hosts, nodes)
     elif hosts:
         progress("checking environments and data")
-        suite_check = check_suite(suite, hosts, options.home, options.out, timeouts.framework_s)
+        missing = tuple(host.name for host in options.hosts if host.name not in nodes)
+        suite_check = check_suite(suite, hosts, options.home, options.out, timeouts.framework_s, missing)
     else:
         suite_check = SuiteCheck()
     findings += suite_check.findings
@@ -86,6 +87,8 @@ def check_hosts(options: CheckOptions, progress: Callable[[str], object] = lambd
     if len(hosts) > 1:
         progress("measuring the network between the hosts")
         network = check_network(hosts, timeouts.answer_s)
+    elif (note := _not_compared(options, hosts)) is not None:
+        findings.append(note)
     if hosts and suite_check.interpreter is not None and suite_check.interpreter.container is None:
         targets = _targets(hosts, snapshots, suite_check, suite_check.interpreter)
         precisions = suite_check.precisions
@@ -132,7 +135,7 @@ def _snapshots(options: CheckOptions, findings: list[CheckFinding]) -> dict[str,
                     level=Level.FAILURE,
                     hosts=(host.name,),
                     found=f"the host cannot be inspected: {problem.removeprefix(f'{host.name}: ')}",
-                    remedy="check that it is up and reachable, and has the same version of trainmark",
+                    remedy=_remedy(problem),
                 )
             )
     if snapshots:
@@ -140,6 +143,41 @@ def _snapshots(options: CheckOptions, findings: list[CheckFinding]) -> dict[str,
             CheckFinding(check="reachable", level=Level.OK, hosts=tuple(snapshots), found="answers")
         )
     return snapshots
+
+
+_REMEDIES = {
+    "Host key verification failed": "find out why its key differs; if the host was installed again, replace its old "
+    "key (ssh-keygen -R HOST, then ssh HOST once)",
+    "Permission denied": "let 'ssh HOST true' work without a password: install the public key there, or set 'user' in "
+    "the hosts file",
+    "Could not resolve hostname": "correct its name, or set 'address' in the hosts file",
+    "is its disk full": "free some space there (df -h /tmp /var/tmp)",
+    "No such file or directory": "install trainmark there, or set 'python' in the hosts file to the interpreter that "
+    "has it",
+    "No module named": "install trainmark there, or set 'python' in the hosts file to the interpreter that has it",
+    "Connection refused": "start sshd there, or correct 'port' or 'address' in the hosts file",
+}
+"""What to do about a host that cannot be inspected, by a part of the reason."""
+
+
+def _remedy(problem: str) -> str:
+    usual = "check that it is up and reachable, and has the same version of trainmark"
+    return next((remedy for part, remedy in _REMEDIES.items() if part in problem), usual)
+
+
+def _not_compared(options: CheckOptions, hosts: Sequence[Host]) -> CheckFinding | None:
+    """Return a note on the checks between hosts that could not be made, as fewer than two of several answer."""
+    if len(options.hosts) < 2 or len(hosts) > 1:
+        return None
+    names = tuple(host.name for host in options.hosts)
+    found = f"not looked at: ports, clocks, links and an all-reduce need two hosts, and {len(hosts)} can be inspected"
+    return CheckFinding(
+        check="network",
+        level=Level.NOTE,
+        hosts=names,
+        found=found,
+        remedy="check again when more hosts answer",
+    )
 
 
 def _unreachable(host: Host) -> str | None:

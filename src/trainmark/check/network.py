@@ -213,14 +213,18 @@ def _add_links(links: Mapping[tuple[str, str], Sequence[_PeerResult]], network: 
 def _add_clocks(
     links: Mapping[tuple[str, str], Sequence[_PeerResult]], first: str, network: NetworkResults
 ) -> None:
-    """Add each clock's offset from the first host's, measured in the shortest round trip between the two."""
+    """Add each clock's offset from the first host's, measured in the shortest round trip between the two.
+
+    The findings compare with the first host, or with a host of the median clock if the first one differs from that.
+    """
     for host in dict.fromkeys(name for link in links for name in link if name != first):
         offsets = [(one.trip_s, one.ahead_s) for one in links.get((first, host), ())]
         offsets += [(one.trip_s, -one.ahead_s) for one in links.get((host, first), ())]
         if offsets:
             trip_s, ahead_s = min(offsets)
             network.clocks.append(ClockOffset(host=host, against=first, offset_s=ahead_s, error_s=trip_s / 2))
-    out_of_step = [found for found in network.clocks if abs(found.offset_s) - found.error_s > MAX_OFFSET_S]
+    clocks = _from_usual_clock(network.clocks)
+    out_of_step = [found for found in clocks if not _is_near(found)]
     for found in out_of_step:
         side = "ahead of" if found.offset_s > 0 else "behind"
         network.findings.append(
@@ -228,16 +232,47 @@ def _add_clocks(
                 "clocks",
                 Level.WARNING,
                 found.host,
-                f"its clock is {abs(found.offset_s):.3g} s {side} that of {first} (± {found.error_s:.2g} s)",
+                f"its clock is {abs(found.offset_s):.3g} s {side} that of {found.against} (± {found.error_s:.2g} s)",
                 "synchronise both with the same time server (chrony, systemd-timesyncd)",
             )
         )
-    near = [found for found in network.clocks if found not in out_of_step]
+    near = [found for found in clocks if found not in out_of_step]
     if near:
         most = max(near, key=lambda found: abs(found.offset_s))
-        found_text = f"clocks are within {abs(most.offset_s) * 1e3:.3g} ms (± {most.error_s * 1e3:.2g} ms) of {first}'s"
+        found_text = (
+            f"clocks are within {abs(most.offset_s) * 1e3:.3g} ms (± {most.error_s * 1e3:.2g} ms) "
+            f"of {most.against}'s"
+        )
         names = tuple(found.host for found in near)
         network.findings.append(CheckFinding(check="clocks", level=Level.OK, hosts=names, found=found_text))
+
+
+def _is_near(found: ClockOffset) -> bool:
+    return abs(found.offset_s) - found.error_s <= MAX_OFFSET_S
+
+
+def _from_usual_clock(clocks: Sequence[ClockOffset]) -> Sequence[ClockOffset]:
+    """Return the offsets from a host that has the time of most hosts: three hosts blamed by one wrong clock are right.
+
+    ``clocks`` are the offsets from the first host, which stays the reference if it has that time, or of two hosts.
+    """
+    if len(clocks) < 2:
+        return clocks
+    first = ClockOffset(host=clocks[0].against, against=clocks[0].against, offset_s=0.0, error_s=0.0)
+    ordered = sorted((first, *clocks), key=lambda found: found.offset_s)
+    usual = ordered[len(ordered) // 2]
+    if _is_near(usual):
+        return clocks
+    return [
+        ClockOffset(
+            host=found.host,
+            against=usual.host,
+            offset_s=found.offset_s - usual.offset_s,
+            error_s=found.error_s + usual.error_s,
+        )
+        for found in (first, *clocks)
+        if found is not usual
+    ]
 
 
 def _finding(check: str, level: Level, host: str, found: str, remedy: str | None) -> CheckFinding:

@@ -63,8 +63,18 @@ def requirements_of(suite: Suite) -> Requirements:
     )
 
 
-def check_suite(suite: Suite, hosts: Sequence[Host], home: Path, out: Path, timeout_s: float) -> SuiteCheck:
-    """Return the findings on a suite's requirements; its frameworks are imported once on each host."""
+def check_suite(
+    suite: Suite,
+    hosts: Sequence[Host],
+    home: Path,
+    out: Path,
+    timeout_s: float,
+    missing: tuple[str, ...] = (),
+) -> SuiteCheck:
+    """Return the findings on a suite's requirements; its frameworks are imported once on each host.
+
+    ``missing`` are the names of further hosts, which could not be inspected.
+    """
     suite_check = SuiteCheck()
     names = tuple(host.name for host in hosts)
     try:
@@ -74,7 +84,7 @@ def check_suite(suite: Suite, hosts: Sequence[Host], home: Path, out: Path, time
     except (OSError, TrainmarkError) as error:
         suite_check.findings.append(_finding("cases", Level.FAILURE, names, str(error)))
         return suite_check
-    suite_check.findings += _cases(suite, site, out, names)
+    suite_check.findings += _cases(suite, site, out, names, missing)
     suite_check.findings += [
         _finding("cases", Level.WARNING, names, f"{case} cannot end in time: {reason}")
         for case, reason in cases_over_limit(suite, out).items()
@@ -95,7 +105,9 @@ def check_suite(suite: Suite, hosts: Sequence[Host], home: Path, out: Path, time
     return suite_check
 
 
-def _cases(suite: Suite, site: RunEnvironment, out: Path, names: tuple[str, ...]) -> Iterator[CheckFinding]:
+def _cases(
+    suite: Suite, site: RunEnvironment, out: Path, names: tuple[str, ...], missing: tuple[str, ...]
+) -> Iterator[CheckFinding]:
     """Yield one finding for each reason why cases cannot start, or one if all can."""
     reasons: Counter[str] = Counter()
     plans = FirstPlans(site, suite.protocol, ResultDirectory(out.absolute()))
@@ -112,9 +124,10 @@ def _cases(suite: Suite, site: RunEnvironment, out: Path, names: tuple[str, ...]
         yield _finding("cases", Level.OK, names, f"all {count} cases of {suite.name} can be started here")
     for reason, cases in reasons.items():
         found = f"{cases} of {count} cases of {suite.name} cannot be started: {reason}"
-        yield _finding(
-            "cases", Level.FAILURE, names, found, "provide what is missing, or exclude these cases (--only)"
-        )
+        remedy = "provide what is missing, or exclude these cases (--only)"
+        if missing:
+            remedy = f"first mend {', '.join(missing)}, which cannot be inspected; then {remedy}"
+        yield _finding("cases", Level.FAILURE, names, found, remedy)
 
 
 def _timed_cases(
@@ -178,8 +191,12 @@ def _environments(
             if isinstance(answer, ProbedEnvironment):
                 probed[host.name] = answer
                 continue
-            make = None if "trainmark env create" in answer else f"trainmark env create {name}, on that host"
-            suite_check.findings.append(_finding("environment", Level.FAILURE, (host.name,), answer, make))
+            # A lost host has no environment to mend.
+            lost = answer.partition(": ")[2].startswith(f"{host.name}: ")
+            made = f"trainmark env create {name}, on that host"
+            make = "check the host's load and its network" if lost else made
+            remedy = None if "trainmark env create" in answer else make
+            suite_check.findings.append(_finding("environment", Level.FAILURE, (host.name,), answer, remedy))
         suite_check.findings += _compare_environments(name, card.framework, probed)
         suite_check.findings += _packages(site, case, tuple(probed))
         interpreter = site.expected_interpreter(case)

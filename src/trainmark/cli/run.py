@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
@@ -53,8 +53,9 @@ def run(
     processes.
 
     Exit code 0: every case has a result; some may be marked as disturbed or not steady. 1: a case has no result (out
-    of memory, failed, unsupported, ...), or its work is in doubt (not the requested work, or guessed); the last line
-    names the case. 2: the suite or the directory cannot be used. With --against, 1: the command is slower.
+    of memory, failed, unsupported, ...), its work is in doubt (not the requested work, or guessed), or the runs do not
+    show what is required; the last line names the case. 2: the suite or the directory cannot be used. With --against,
+    1: the command is slower.
     """
     from trainmark.cli.suite_input import (
         check_program,
@@ -76,6 +77,7 @@ def run(
     if words is None:
         assert suite is not None
         refuse_command(suite)
+        _refuse_options(given, comparison)
         resolved = read_suite(suite)
         directory = options.out or Path("results") / resolved.name
         _measure(options, resolved, directory, ("trainmark", "run", str(suite)))
@@ -102,6 +104,19 @@ def _language(given: str) -> "Language":
     if given not in set(Language):
         raise InputError(f"--lang {given}: no report in this language{nearest(given, Language)} (en, zh)")
     return Language(given)
+
+
+def _refuse_options(given: CommandOptions, comparison: ComparisonOptions) -> None:
+    """Raise ``InputError`` for an option of a command in a call with a suite, where it would have no effect."""
+    for group in (given, comparison):
+        for one in fields(group):
+            if getattr(group, one.name) is not None:
+                instead = (
+                    "compare two results by: trainmark compare A B"
+                    if one.name == "baseline"
+                    else "a suite has such settings in its file (docs/reference/suites.md)"
+                )
+                raise InputError(f"--{one.name.replace('_', '-')}: is for a command after '--'; {instead}")
 
 
 def _baseline(given: Path) -> "tuple[Path, Results]":

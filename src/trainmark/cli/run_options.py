@@ -169,6 +169,14 @@ class CommandOptions:
             min=1,
         ),
     ] = None
+    require: Annotated[
+        list[str] | None,
+        _of_command(
+            help="Require a least value of every case: efficiency=0.9 (of linear scaling), 'throughput=9000 samples/s' "
+            "or 'per_device=900 samples/s'; exit code 1 unless the runs show it.",
+            metavar="NAME=LEAST",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ from trainmark.schema.results import (
     CaseResult,
     EndedBy,
     PerDeviceFinding,
+    RequirementFinding,
     Results,
     RunResult,
     measured_runs,
@@ -350,6 +351,7 @@ class _Findings:
     per_device: PerDeviceFinding | None
     no_interval: str | None
     """The reason why the number has no interval, if the machine or too few runs are it."""
+    requirements: tuple[RequirementFinding, ...] = ()
 
 
 def _findings(results: Results, case: str) -> _Findings:
@@ -360,6 +362,7 @@ def _findings(results: Results, case: str) -> _Findings:
         found.bound(case),
         next((one for one in found.per_device if one.case == case), None),
         next((one.reason for one in found.advice if one.case == case), None),
+        tuple(one for one in found.requirements if one.case == case),
     )
 
 
@@ -447,10 +450,18 @@ def _case_lines(case: CaseResult, found: _Findings) -> Iterator[tuple[str, str]]
         why = found.no_interval or _TOO_FEW.get(case.estimate.no_interval or NoInterval.ONE_RUN)
         if why is not None:
             yield "no interval", why
+    yield from _required(found.requirements)
     for doubt in in_causal_order(_doubts(case, measured)):
         having = sum(any(one.code == doubt.code for one in run.suspicions) for run in measured)
         some = f", in {having} of {len(measured)} runs" if 0 < having < len(measured) else ""
         yield "doubt", f"{doubt.sentence} ({doubt.code}{some})"
+
+
+def _required(found: Sequence[RequirementFinding]) -> Iterator[tuple[str, str]]:
+    """Yield the verdict on each requirement of a case."""
+    for number, one in enumerate(found):
+        quantity = one.quantity.replace("_", " ")
+        yield "required" if number == 0 else "", f"{one.verdict}: {quantity} {one.sentence}"
 
 
 def _median_run(estimate: Estimate, measured: list[RunResult]) -> Measurement:
@@ -639,8 +650,19 @@ def retry_advice(results: Results) -> str:
 
 
 def exit_reason(results: Results) -> str:
-    """Return one line on why the exit code is 1 where no run failed; empty if it is 0."""
-    return _nothing_to_run(results) or _work_in_doubt(results)
+    """Return why the exit code is 1 where no run failed, and what is required and not shown; empty if it is 0."""
+    return (_nothing_to_run(results) or _work_in_doubt(results)) + _unmet(results)
+
+
+def _unmet(results: Results) -> str:
+    """Return one line on what the suite requires and the results do not show; empty if all of it is met."""
+    unmet = results.findings.unmet if results.findings is not None else ()
+    if not unmet:
+        return ""
+    first = unmet[0]
+    more = f"; {counted(len(unmet) - 1, 'more requirement')} not met" if len(unmet) > 1 else ""
+    quantity = first.quantity.replace("_", " ")
+    return f"exit code 1: {quantity} of {first.case} is {first.verdict}: {first.sentence}{more}\n"
 
 
 def _nothing_to_run(results: Results) -> str:

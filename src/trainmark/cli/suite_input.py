@@ -14,17 +14,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
+from pydantic import ValidationError
 
 from trainmark.cli.run_options import CommandOptions
 from trainmark.documents import read_document
 from trainmark.environment import SYSTEM, find_entry
 from trainmark.environment.resolving import ENGINES
-from trainmark.errors import InputError, TrainmarkError, nearest
+from trainmark.errors import InputError, TrainmarkError, nearest, plain_message
 from trainmark.files import write_atomically
 from trainmark.schema.case import UNKNOWN
 from trainmark.schema.names import COMMAND_CARD, COMMAND_SUITE, SUITE
 from trainmark.schema.precision import Precision
-from trainmark.schema.suite import EACH_ITS_OWN, Launcher, Suite
+from trainmark.schema.suite import EACH_ITS_OWN, Launcher, Requirement, Suite
 from trainmark.suite import FROM_SLURM, load_hosts, load_suite
 from trainmark.tasks import neutral_task
 from trainmark.workload import (
@@ -139,7 +140,8 @@ BEFORE_A_COMMAND = "put '--' before a command: trainmark run -- python train.py"
 _STARTED_BY = {".py": "python", ".sh": "bash"}
 _OPTION = re.compile(r"[A-Za-z_]\w*")
 DEVICES = "devices_per_node"
-"""The axis that ``--vary`` may name: its cases have different numbers of devices, and are scales of one program."""
+NODES = "nodes"
+"""The axes that ``--vary`` may name: their cases have different numbers of devices, and are scales of one program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,10 +208,10 @@ class CommandSuite:
 
 
 def _without_bounds(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a suite's or a card's document without what may be raised later."""
+    """Return a suite's or a card's document without what may be raised, or judged anew, later."""
     protocol = document.get("protocol")
     rest = {key: value for key, value in protocol.items() if "repeats" not in key} if protocol else None
-    return {**document, "limits": None, "protocol": rest}
+    return {**document, "limits": None, "protocol": rest, "require": None}
 
 
 def command_suite(words: Sequence[str], given: CommandOptions, folder: Path) -> CommandSuite:
@@ -226,6 +228,7 @@ def command_suite(words: Sequence[str], given: CommandOptions, folder: Path) -> 
     recognised = recognise(words, folder, os.environ)
     name = _name(given.name or program_name(words, recognised, folder))
     on_devices = _counts(DEVICES, varied.pop(DEVICES)) if DEVICES in varied else None
+    on_nodes = _counts(NODES, varied.pop(NODES)) if NODES in varied else None
     options = {**varied, **variables}
     framework = recognised.framework or UNKNOWN
     if on_devices is not None and given.devices is not None:
@@ -235,8 +238,10 @@ def command_suite(words: Sequence[str], given: CommandOptions, folder: Path) -> 
     points = [
         _Point(
             dict(zip(options, values, strict=True)),
-            devices or _devices_in(words, options, values, given, folder),
+            devices or _devices_in(words, options, values, nodes, folder),
+            nodes,
         )
+        for nodes in on_nodes or (given.nodes,)
         for devices in on_devices or (given.devices,)
         for values in itertools.product(*options.values())
     ]
@@ -324,23 +329,24 @@ def _no_program(first: str, folder: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Point:
-    """The values of the options in one case, and its devices of a node; None if the command does not show them."""
+    """The values of the options in one case, its nodes, and the devices of each; None if the command shows neither."""
 
     options: Mapping[str, Any]
     devices: int | None
+    nodes: int | None
 
 
 def _devices_in(
     words: Sequence[str],
     options: Mapping[str, Any],
     values: Sequence[Any],
-    given: CommandOptions,
+    nodes: int | None,
     folder: Path,
 ) -> int | None:
     """Return the devices of a node that the command shows with these values of its options."""
     texts = {name: str(value) for name, value in zip(options, values, strict=True)}
     with_values = [filled(word, texts) for word in words]
-    return _devices_of_node(with_values, recognise(with_values, folder, os.environ), given.nodes)
+    return _devices_of_node(with_values, recognise(with_values, folder, os.environ), nodes)
 
 
 def _counts(name: str, values: Sequence[Any]) -> tuple[int, ...]:
@@ -349,6 +355,20 @@ def _counts(name: str, values: Sequence[Any]) -> tuple[int, ...]:
         if not isinstance(value, int) or value < 1:
             raise InputError(f"--vary {name}: '{value}' is not a number above 0")
     return tuple(values)
+
+
+def _required(text: str) -> dict[str, Any]:
+    """Return the requirement ``NAME=LEAST`` as in a suite; raise ``InputError`` for another name or value."""
+    name, _, least = text.partition("=")
+    names = [field for field in Requirement.model_fields if field != "only"]
+    if name not in names:
+        raise InputError(
+            f"--require {text}: write NAME=LEAST with one of {', '.join(names)}{nearest(name, names)}"
+        )
+    try:
+        return Requirement.model_validate({name: least}).model_dump(mode="json", exclude_none=True)
+    except ValidationError as error:
+        raise InputError(f"--require {text}: {plain_message(error.errors()[0]['msg'])}") from None
 
 
 def _work(text: str, options: Mapping[str, list[Any]]) -> int | str:
@@ -380,11 +400,10 @@ def _suite(
     defaults: dict[str, Any] = {"task": neutral_task(), "workload": name, "framework": framework}
     if given.precision is not None:
         defaults["precision"] = given.precision
-    if given.nodes is not None:
-        defaults["nodes"] = given.nodes
     cases = [
         {
             **defaults,
+            **({NODES: point.nodes} if point.nodes is not None else {}),
             **({DEVICES: point.devices} if (point.devices or 1) > 1 else {}),
             **({"options": dict(point.options)} if point.options else {}),
         }
@@ -399,6 +418,8 @@ def _suite(
     }
     if given.timeout is not None:
         suite["limits"] = {"timeout_s": given.timeout}
+    if given.require:
+        suite["require"] = [_required(text) for text in given.require]
     return suite
 
 
@@ -418,16 +439,28 @@ def hosts_of(words: Sequence[str], given: CommandOptions, environment: Mapping[s
     """Return the hosts of a command without ``--hosts``: those of the Slurm allocation for srun, and for more nodes."""
     if "SLURM_JOB_ID" not in environment:
         return None
-    return FROM_SLURM if is_srun(words) or (given.nodes or 1) > 1 else None
+    return FROM_SLURM if is_srun(words) or max(_varied_nodes(given) or (given.nodes or 1,)) > 1 else None
+
+
+def _varied_nodes(given: CommandOptions) -> tuple[int, ...] | None:
+    """Return the numbers of nodes of ``--vary nodes=…``; None without it."""
+    varied = dict(_varied("--vary", text) for text in given.vary or ())
+    return _counts(NODES, varied[NODES]) if NODES in varied else None
 
 
 def nodes_of(words: Sequence[str], given: CommandOptions, hosts: int) -> int | None:
     """Return the nodes of a command on ``hosts`` hosts: all if it has a placeholder of several nodes, else one.
 
-    A number in the command's own words comes first. Raises ``InputError`` for more nodes than hosts, and for two
-    numbers that differ.
+    A number in the command's own words comes first; with ``--vary nodes=…`` each case has its own. Raises
+    ``InputError`` for more nodes than hosts, and for two numbers that differ.
     """
-    stated = nodes_in(words)
+    stated, on_nodes = nodes_in(words), _varied_nodes(given)
+    if on_nodes is not None:
+        if given.nodes is not None:
+            raise InputError(f"--nodes {given.nodes}: --vary nodes gives the nodes; leave one of them out")
+        if max(on_nodes) > hosts:
+            raise InputError(f"--vary nodes: --hosts has only {hosts}, and {max(on_nodes)} are required")
+        return None
     if given.nodes is not None and stated not in (None, given.nodes):
         raise InputError(
             f"--nodes {given.nodes}: the command itself states {stated} nodes; write {{nodes}} there, or leave out "
@@ -502,6 +535,8 @@ def _precision(text: str) -> str:
 def _require_used(varied: Mapping[str, object], words: Sequence[str]) -> None:
     there = {name for word in words for name in placeholders_in(word)}
     for name in varied:
+        if name == NODES and (there & OF_SEVERAL_NODES or is_srun(words)):
+            continue
         if name not in there:
             raise InputError(
                 f"--vary {name}: the command has no {{{name}}}; write it where the value belongs"

@@ -47,6 +47,7 @@ from trainmark.schema.results import (
     RanksFinding,
     RatioFinding,
     RatioKind,
+    RequirementFinding,
     Results,
     RunResult,
     StoredManifest,
@@ -256,6 +257,7 @@ def find(results: Results) -> Findings:
         bounds=tuple(judge_bounds(results.cases, results.manifests)),
         per_device=tuple(_per_device(results.cases)),
         energy=tuple(_energy(results.cases)),
+        requirements=_requirements(results, doubted),
     )
 
 
@@ -271,6 +273,15 @@ def judged(results: Results) -> Results:
         "per_device": tuple(_per_device(results.cases)),
     }
     return results.model_copy(update={"findings": found.model_copy(update=added)})
+
+
+def _requirements(results: Results, doubted: Collection[str]) -> tuple[RequirementFinding, ...]:
+    """Return the verdicts on what the suite requires."""
+    if not results.require:
+        return ()
+    from trainmark.insight.requirements import judge_requirements
+
+    return tuple(judge_requirements(results, doubted))
 
 
 def _equality(results: Results) -> tuple[EqualityFinding, ...]:

@@ -11,7 +11,7 @@ from trainmark.report.context import Context, context
 from trainmark.report.language import Language
 from trainmark.report.sections.machine import bound_lines
 from trainmark.report.sections.runs import repeats_section
-from trainmark.report.sections.summary import advice_lines, inspection_sentence, lead
+from trainmark.report.sections.summary import advice_lines, inspection_sentence, lead, required_lines
 from trainmark.report.sections.throughput import caption, equality, per_device, tables
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.results import Results
@@ -33,6 +33,8 @@ def render_table(results: Results, language: Language = Language.EN) -> str:
         parts.append(waited.title)
         parts += [_table(block) for block in waited.blocks if isinstance(block, Table)]
     parts += inspection_sentence(about)
+    if about.findings.requirements:
+        parts.append("\n".join([f"{say('required_title')}{say('colon')}", *required_lines(about)]))
     parts += advice_lines(about)
     if missing := list(_missing(about)):
         parts.append("\n".join(missing))

@@ -25,6 +25,7 @@ from trainmark.schema.measurement import (
     GateCheck,
     GateName,
     Inspection,
+    Interval,
     Measurement,
     Parameters,
     Ratio,
@@ -35,7 +36,7 @@ from trainmark.schema.outcome import Identity, Outcome
 from trainmark.schema.precision import Precision
 from trainmark.schema.profile import CaseProfile
 from trainmark.schema.ranks import RankComparison, RankTimes
-from trainmark.schema.suite import Protocol
+from trainmark.schema.suite import Protocol, Requirement
 from trainmark.schema.telemetry import TelemetrySummary
 
 SCHEMA: Literal["trainmark.results/1"] = "trainmark.results/1"
@@ -306,6 +307,35 @@ class PerDeviceFinding(Frozen):
     high: float | None
 
 
+class RequirementVerdict(StrEnum):
+    """The answer to a requirement of a case."""
+
+    MET = "met"
+    """The whole interval is at least the required value, and nothing makes the number doubtful."""
+    MISSED = "missed"
+    """The whole interval is below the required value."""
+    UNDECIDED = "undecided"
+    """The runs do not show it: no number, no interval, one on both sides of the required value, or a doubt."""
+
+
+class RequirementFinding(Frozen):
+    """The verdict on one required quantity (``throughput``, ``per_device`` or ``efficiency``) of a case.
+
+    ``value`` and ``interval`` are measured, ``required`` is the least value; ``unit`` is null for an efficiency, which
+    is a share of the scale of the case ``against``. ``sentence`` has the numbers and, unless it is met, the reason.
+    """
+
+    case: str
+    quantity: str
+    required: float
+    unit: str | None
+    value: float | None
+    interval: Interval | None
+    against: str | None
+    verdict: RequirementVerdict
+    sentence: str
+
+
 class Advice(Frozen):
     """A way to a better number for a case: ``reason`` is what is wrong with its number, ``steps`` are what to do."""
 
@@ -321,6 +351,7 @@ class Findings(Frozen):
     cases of several ranks, ``fitting`` those that ran out of memory while a smaller batch fits, ``power`` those whose
     GPUs were at their power limit. ``bounds`` says what each measured case was bound by,
     ``per_device`` has the rate of one device of cases on several, ``energy`` the joules of a unit of work.
+    ``requirements`` has the verdicts on what the suite requires.
     """
 
     doubts: tuple[Doubt, ...]
@@ -334,6 +365,12 @@ class Findings(Frozen):
     bounds: tuple[BoundFinding, ...] = ()
     per_device: tuple[PerDeviceFinding, ...] = ()
     energy: tuple[EnergyFinding, ...] = ()
+    requirements: tuple[RequirementFinding, ...] = ()
+
+    @property
+    def unmet(self) -> tuple[RequirementFinding, ...]:
+        """The requirements that the results do not meet."""
+        return tuple(one for one in self.requirements if one.verdict is not RequirementVerdict.MET)
 
     def ratio(self, kind: RatioKind, case: str) -> RatioFinding | None:
         """Return the ratio of a kind whose numerator is ``case``."""
@@ -583,6 +620,7 @@ class Results(Frozen):
     framework. ``findings`` is the interpretation of the results; null in files of older versions.
     ``gates_off`` are the gates that the suite turned off. ``command`` is the last command that added runs; null if
     unknown. ``baseline`` is the suite's choice of the cases with which a report compares the others; null without one.
+    ``require`` are the least values that the suite requires; empty in files of older versions.
     """
 
     schema_name: Literal["trainmark.results/1"] = SCHEMA
@@ -599,6 +637,7 @@ class Results(Frozen):
     findings: Findings | None = None
     gates_off: tuple[GateName, ...] = ()
     baseline: str | None = None
+    require: tuple[Requirement, ...] = ()
 
     @property
     def measured(self) -> tuple[datetime, datetime]:
@@ -608,7 +647,7 @@ class Results(Frozen):
 
     @property
     def holds(self) -> bool:
-        """True if every run is ``ok`` and did the requested work, and compared frameworks did equal work.
+        """True if all runs are ``ok`` and did the requested, equal work, and what the suite requires is met.
 
         A case that the suite's time budget leaves out does not count.
         """
@@ -620,4 +659,5 @@ class Results(Frozen):
             and fine
             and not (self.certificates and failing(self.certificates))
             and not any(doubt.about is About.WORK for doubt in doubts)
+            and not (self.findings is not None and self.findings.unmet)
         )

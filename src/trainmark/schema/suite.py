@@ -225,6 +225,48 @@ class ProfileMode(StrEnum):
     """Store the profiler's trace files too."""
 
 
+_RATE = re.compile(r"\s*(\d+(?:\.\d+)?(?:[eE]\d+)?)\s*(\S+/s)\s*")
+
+
+def parse_rate(text: str) -> tuple[float, str]:
+    """Return the number and the unit of a rate such as ``21000 samples/s``; raise ``ValueError`` for anything else."""
+    match = _RATE.fullmatch(text)
+    if match is None or not float(match[1]):
+        raise ValueError("must be a rate above 0 with its unit, such as '21000 samples/s'")
+    return float(match[1]), match[2]
+
+
+def _rate(value: Any) -> Any:
+    if isinstance(value, str):
+        parse_rate(value)
+    elif value is not None:
+        raise ValueError("must have its unit, such as '21000 samples/s'")
+    return value
+
+
+Rate = Annotated[str, BeforeValidator(_rate)]
+"""A rate with its unit, such as ``21000 samples/s``: a bare number could be met in another unit."""
+
+
+class Requirement(Frozen):
+    """The least values that are required of the cases that ``only`` selects (as ``--only``; null: every case).
+
+    ``throughput`` is the rate of all devices, ``per_device`` that of one. ``efficiency`` is the share of linear scaling
+    from the case's smallest scale; a case that is itself the smallest has none, and nothing is required of it.
+    """
+
+    only: str | None = None
+    throughput: Rate | None = None
+    per_device: Rate | None = None
+    efficiency: Annotated[float, Field(gt=0, le=1)] | None = None
+
+    @model_validator(mode="after")
+    def _requires_something(self) -> Self:
+        if all(value is None for value in (self.throughput, self.per_device, self.efficiency)):
+            raise ValueError("requires nothing: give throughput, per_device or efficiency")
+        return self
+
+
 def _profile_mode(value: Any) -> Any:
     """Read ``true`` and ``false`` as the usual profile and none."""
     if isinstance(value, bool):
@@ -247,6 +289,7 @@ class Suite(Frozen):
     suite's file.
     ``baseline`` selects the case (one for each model) with which a report compares the others, as ``--only`` does.
     ``profile`` requests one more run of each case, under a profiler: ``true``, or ``trace`` to store its files too.
+    ``require`` are the least values that the results must reach; a run of the suite judges them.
     ``cases`` is the expanded matrix.
     """
 
@@ -265,6 +308,7 @@ class Suite(Frozen):
     budget: Annotated[PositiveFloat | None, BeforeValidator(_seconds)] = None
     baseline: str | None = None
     profile: Annotated[ProfileMode, BeforeValidator(_profile_mode)] = ProfileMode.OFF
+    require: tuple[Requirement, ...] = ()
     cases: tuple[Case, ...]
 
     def environment_of(self, framework: str) -> str:

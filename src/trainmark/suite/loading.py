@@ -21,7 +21,7 @@ from trainmark.errors import InputError, nearest, plain_message
 from trainmark.schema.case import BUILT_IN, SYNTHETIC, Case, axes_of, case_of
 from trainmark.schema.suite import Dataset, NamingScheme, ProfileMode, Suite
 from trainmark.suite.matrix import Matrix, Point, RuleError, expand
-from trainmark.suite.selection import select_baselines
+from trainmark.suite.selection import select, select_baselines
 from trainmark.tasks import TASKS, find_task, is_neutral, own_axes, task_of_model, task_of_source
 
 
@@ -138,6 +138,7 @@ def _checked(document: Document) -> Suite:
     _check_data(document, suite)
     _check_names(document, suite)
     _check_baseline(document, suite)
+    _check_required(document, suite)
     suite = suite.model_copy(update={"datasets": _checked_datasets(document, suite)})
     return _with_absolute_paths(suite, path.resolve().parent)
 
@@ -152,6 +153,16 @@ def _check_baseline(document: Document, suite: Suite) -> None:
         raise document.error(("baseline",), str(error)) from None
 
 
+def _check_required(document: Document, suite: Suite) -> None:
+    """Raise ``InputError`` if a requirement selects no case."""
+    for at, one in enumerate(suite.require):
+        if one.only is not None:
+            try:
+                select(suite.cases, one.only, "the expression")
+            except InputError as error:
+                raise document.error(("require", at, "only"), str(error)) from None
+
+
 def dump_suite(suite: Suite) -> str:
     """Return the resolved suite as YAML that ``load_suite`` reads back to an equal suite."""
     values = suite.model_dump(mode="json")
@@ -162,7 +173,8 @@ def dump_suite(suite: Suite) -> str:
         del values["side_by_side"]
     if suite.profile is ProfileMode.OFF:
         del values["profile"]
-    for key in ("budget", "launcher", "baseline"):
+    values["require"] = [one.model_dump(mode="json", exclude_none=True) for one in suite.require] or None
+    for key in ("budget", "launcher", "baseline", "require"):
         if values[key] is None:
             del values[key]
     for dataset in values["datasets"].values():

@@ -81,8 +81,29 @@ def glance_section(context: Context) -> Section:
     blocks: list[Table | Bullets] = []
     if compared:
         blocks.append(_glance_table(context, compared))
+    if context.findings.requirements:
+        blocks.append(Bullets(tuple(map(plain, required_lines(context))), say("required_title")))
     blocks.append(Bullets(tuple(_distrust(context)), say("distrust_title")))
     return Section(ANCHOR, say("glance_title"), tuple(blocks))
+
+
+def required_lines(context: Context) -> list[str]:
+    """Return a line for each requirement of the suite, the unmet ones first, and before them how many are met."""
+    say, found = context.say, context.findings.requirements
+    labels = {case.id: context.axes.label(case.case) for case in context.results.cases}
+    unmet = context.findings.unmet
+    shown = [*unmet, *(one for one in found if one not in unmet)]
+    lines = [
+        say(
+            f"required_{one.verdict.value}",
+            case=labels[one.case],
+            quantity=say(f"required_{one.quantity}"),
+            sentence=say.translated(one.sentence),
+        )
+        for one in shown[:MOST_ROWS]
+    ]
+    more = [say("and_more", n=len(shown) - MOST_ROWS)] if len(shown) > MOST_ROWS else []
+    return [say("required_count", met=len(found) - len(unmet), of=len(found)), *lines, *more]
 
 
 def _compared(context: Context) -> list[_Compared]:
