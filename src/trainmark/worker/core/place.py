@@ -105,6 +105,7 @@ class Ranks:
 
     def barrier(self) -> None:
         """Wait for every rank."""
+        self.gather([0])
 
     def gather(self, values: Sequence[int]) -> list[list[int]]:
         """Return every rank's 64-bit values, by rank. All ranks must call it."""

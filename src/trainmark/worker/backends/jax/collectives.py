@@ -240,9 +240,6 @@ class Group(Ranks):
     def counted(self) -> int:
         return int(jax.process_count())
 
-    def barrier(self) -> None:
-        self.gather([0])
-
     def gather(self, values: Sequence[int]) -> list[list[int]]:
         """Return the 64-bit values of every rank, by rank; as halves, because JAX has no 64 bits by default."""
         if self.alone:

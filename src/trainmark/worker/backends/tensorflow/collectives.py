@@ -103,9 +103,6 @@ class Group(Ranks):
         # As a graph: an eager collective is slow, and TensorFlow warns of it.
         return tf.function(gathered)().numpy().tolist()
 
-    def barrier(self) -> None:
-        self.gather([0])
-
     def leave(self) -> None:
         """Leave when all ranks have come here; a rank that has gone already had heard from all of them."""
         # Values are fetched from the rank that has them, which may end as soon as it has those of the others.
