@@ -1,6 +1,7 @@
 """Logs in UTF-16, and those whose lines containers and log collectors have put into JSON objects."""
 
 import gzip
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from trainmark.logs import ParsedLog, Status
 from trainmark.logs.synthetic import SampleRun
+from trainmark.logs.wrapping import unwrap
 from trainmark.measure.rules import measure_log
 from trainmark.programs import read_log, synthetic_log
 
@@ -117,3 +119,26 @@ def test_the_time_of_a_wrapped_line_is_a_clock(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", [b'\xff\xfe{"log"', b"\0\0\0\0" * 200, b"{" * 5000, b'{"log": 3}\n' * 20])
 def test_what_only_resembles_a_wrapped_log_is_no_error(tmp_path: Path, damage: bytes) -> None:
     assert _read(tmp_path, damage).status in (Status.UNKNOWN, Status.UNREADABLE)
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        (b'{"log": "a},\\n", "stream": "stdout"}', b"a},"),
+        (b'{"log": "one", "more": {"of": "it"}},{"log": "two"}', None),
+        (b'{"log": "cut off', None),
+        (b'{"log": "cut", ', None),
+        (b'{"log": "\xff"}', None),
+        (b'{"log": "\\ud800"}', b"?"),
+        (b"the collector's own line", None),
+        (b"", None),
+    ],
+)
+def test_a_line_among_others_is_read_as_it_is_alone(line: bytes, text: bytes | None) -> None:
+    """A piece is decoded at once where each of its lines is an object, and line by line otherwise."""
+    others = [b'{"log": "step %d"}' % step for step in range(50)]
+
+    read = unwrap(io.BytesIO(b"\n".join([*others, line, *others]) + b"\n")).read()
+
+    plain = [b"step %d" % step for step in range(50)]
+    assert read == b"\n".join([*plain, line if text is None else text, *plain]) + b"\n"

@@ -21,7 +21,7 @@ from trainmark.logs.fields import Extract, derived, extract, past_midnight
 from trainmark.logs.format import Format, GivenFormats, KnownFormats
 from trainmark.logs.headings import drop_unheaded
 from trainmark.logs.intervals import counts_from_zero, steps_covered
-from trainmark.logs.literals import VARYING, can_match
+from trainmark.logs.literals import VARYING, can_match, required
 from trainmark.logs.model import (
     FIELDS,
     SEVERAL_RUNS,
@@ -129,11 +129,14 @@ class LogCollector:
             self._recognise(strip_colours(text))
         if self.format is None:
             return
-        noted = self.format.notes
-        if noted is not None and len(self.notes) < NOTES_BYTES and can_match(noted, text):
-            for match in noted.finditer(strip_colours(text)):
-                self.notes += match[0].rstrip(b"\n") + b"\n"
         found = _fields(self.format, self.pattern, self._headed(self.format, rank, text))
+        noted = self.format.notes
+        if noted is not None and len(self.notes) < NOTES_BYTES:
+            # The samples have each line but for its numbers: they show whether words without any are in the text.
+            plain = all(word == word.translate(None, VARYING) for word in required(noted))
+            if any(can_match(noted, part) for part in (found.samples if plain else (text,))):
+                for match in noted.finditer(strip_colours(text)):
+                    self.notes += match[0].rstrip(b"\n") + b"\n"
         if self.accompanied_by is None and not self.format.accompanies:
             self.accompanied_by = next(self._harnesses(found.samples), None)
         self.loss_not_finite = self.loss_not_finite or any(map(has_bad_loss, found.samples))

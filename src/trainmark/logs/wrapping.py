@@ -131,19 +131,42 @@ class _Objects:
         text = self._carry + data
         cut = text.rfind(b"\n") + 1 if data and len(text) < _LONGEST_LINE else len(text)
         self._carry = text[cut:]
+        texts = [self._text(one) for one in _objects_of(text[:cut])]
+        if texts and None not in texts:
+            return "".join(cast(list[str], texts)).encode("utf-8", "replace")
         return b"".join(map(self._line, text[:cut].splitlines(keepends=True)))
 
     def _line(self, line: bytes) -> bytes:
         one = _object(line)
-        text = one.get(self._key) if one is not None else None
-        if one is None or not isinstance(text, str):
-            return line
+        text = None if one is None else self._text(one)
+        return line if text is None else text.encode("utf-8", "replace")
+
+    def _text(self, one: Any) -> str | None:
+        """Return the text in an object; None if it has none."""
+        text = one.get(self._key) if isinstance(one, dict) else None
+        if not isinstance(text, str):
+            return None
+        ends = text.endswith(_LINE_END)
         # Docker writes a line in parts, of which only the last one ends it; a progress bar begins with its line's end.
-        is_part = "stream" in one and "time" in one and not text.endswith("\n")
-        stamp = next((time for key in self._times if _is_time(time := one.get(key))), None)
-        if stamp is not None and (not is_part or text.startswith("\r")):
-            text = f"{text.rstrip()} {stamp}"
-        return f"{text.removesuffix(_LINE_END)}{'' if is_part else _LINE_END}".encode("utf-8", "replace")
+        is_part = not ends and "stream" in one and "time" in one
+        if self._times and (not is_part or text.startswith("\r")):
+            stamp = next((time for key in self._times if _is_time(time := one.get(key))), None)
+            if stamp is not None:
+                text, ends = f"{text.rstrip()} {stamp}", False
+        return text if ends or is_part else text + _LINE_END
+
+
+def _objects_of(text: bytes) -> list[Any]:
+    """Return the objects that are the lines of ``text``, decoded at once, which is fast; empty if a line is not one."""
+    text = text.rstrip(b"\n")
+    ends = text.count(b"\n")
+    if not (text.startswith(b"{") and text.endswith(b"}") and text.count(b"}\n{") == ends):
+        return []
+    try:
+        found: list[Any] = json.loads(b"[" + text.replace(b"\n", b",") + b"]")
+    except ValueError:  # a line is damaged, or no UTF-8
+        return []
+    return found if len(found) == ends + 1 else []
 
 
 def _is_time(value: Any) -> bool:
