@@ -24,10 +24,11 @@ def measured(
     line: str,
     head: str = "",
     after: Callable[[int], float] = lambda _step: 0.0,
+    steps: int = STEPS,
 ) -> Measurement:
     """Measure a log whose steps print ``STEP_S`` seconds; after each the program does something else for a while."""
     now, pieces = 1e9, [(1e9 - 1, b""), (1e9 - 0.5, head.encode())]
-    for step in range(STEPS):
+    for step in range(steps):
         now += STEP_S
         pieces.append((now, line.format(step=step, step_s=STEP_S).encode()))
         now += after(step)
@@ -54,6 +55,12 @@ def test_a_rare_validation_between_steps_is_not_in_the_number(tmp_path: Path) ->
 
     assert found.throughput == pytest.approx(BATCH / STEP_S, rel=2e-3)
     assert not found.suspicions
+
+
+def test_a_single_stall_is_named_as_the_cause(tmp_path: Path) -> None:
+    found = measured(tmp_path, VISION, VISION_HEAD, lambda step: 0.9 if step == 150 else 0.0, steps=200)
+
+    assert "0.9 s of it before a single record" in doubts(found)["untimed"]
 
 
 def test_a_stall_between_steps_is_in_the_number(tmp_path: Path) -> None:

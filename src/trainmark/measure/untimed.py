@@ -33,7 +33,7 @@ class Untimed:
     """The seconds of the same records by their printed times and by the clock, without ``pauses``.
 
     The pauses took ``paused_s`` more than their records print; ``intervals`` counts the records without them. With them
-    the clock's time is ``window_s``.
+    the clock's time is ``window_s``. ``longest_s`` is the most by which the clock exceeds one of the other records.
     """
 
     printed_s: float
@@ -42,6 +42,7 @@ class Untimed:
     pauses: int
     paused_s: float
     window_s: float
+    longest_s: float
 
     @property
     def share(self) -> float:
@@ -70,6 +71,7 @@ def untimed(log: ParsedLog, skipped: int) -> Untimed | None:
         pauses=int(np.count_nonzero(paused)),
         paused_s=float(between[paused].sum()),
         window_s=float(clock.sum()),
+        longest_s=float(between[~paused].max(initial=0.0)),
     )
     ends_s = (parts + found.pauses) * log.clock_resolution_s + slack_s
     by_rate = log.records.step_time_s is None and log.records.average_time_s is None
@@ -138,8 +140,14 @@ def _scaled(witness: Witness, factor: float) -> Witness:
 
 def _left_out(found: Untimed, printed: float) -> Problem:
     times = f"{found.printed_s:.6g} s for {found.intervals} records, which took {found.clock_s:.6g} s by the clock"
+    is_single = found.longest_s > _PAUSE * (found.clock_s - found.printed_s)
+    why = (
+        f"{found.longest_s:.3g} s of it before a single record, as by a stall or a short validation"
+        if is_single
+        else "such as printing or a wait for data"
+    )
     cause = (
-        f"the printed times leave out {found.share:.1%} of the window ({times}), such as printing or a wait for data"
+        f"the printed times leave out {found.share:.1%} of the window ({times}), {why}"
         if found.share > 0
         else f"the printed times are too long ({times})"
     )
