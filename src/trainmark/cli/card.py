@@ -26,11 +26,11 @@ Seconds = Annotated[
 def new(
     context: typer.Context,
     out: Annotated[
-        Path | None, typer.Option("--out", help="The card to write; default: NAME.yaml.", metavar="FILE")
+        Path | None, typer.Option(help="The card to write; default: NAME.yaml.", metavar="FILE")
     ] = None,
     name: Annotated[
         str | None,
-        typer.Option("--name", help="The program's name; default: its script's or folder's.", metavar="NAME"),
+        typer.Option(help="The program's name; default: its script's or folder's.", metavar="NAME"),
     ] = None,
     seconds: Seconds = 60,
     log_format: Annotated[
@@ -68,15 +68,11 @@ def check(
     seconds: Seconds = 60,
     environment: Annotated[
         str | None,
-        typer.Option(
-            "--environment", help="An environment or a Python; default: the card's.", metavar="NAME"
-        ),
+        typer.Option(help="An environment or a Python; default: the card's.", metavar="NAME"),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out", help="Keep the run's files in this directory; default: delete them.", metavar="DIR"
-        ),
+        typer.Option(help="Keep the run's files in this directory; default: delete them.", metavar="DIR"),
     ] = None,
     dry: Annotated[bool, typer.Option("--dry", help="Only read the card; run nothing.")] = False,
 ) -> None:
@@ -108,10 +104,8 @@ def list_() -> None:
 @app.command()
 def show(
     name: Annotated[str, typer.Argument(help="The card's name (trainmark card list).", metavar="NAME")],
-    framework: Annotated[
-        str | None, typer.Option("--framework", help="Its framework, if several have the name.")
-    ] = None,
-    task: Annotated[str | None, typer.Option("--task", help="Its task, if it has several.")] = None,
+    framework: Annotated[str | None, typer.Option(help="Its framework, if several have the name.")] = None,
+    task: Annotated[str | None, typer.Option(help="Its task, if it has several.")] = None,
 ) -> None:
     """Print a card that is part of trainmark.
 

@@ -21,26 +21,20 @@ def check(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out",
             help="The result directory of the later run: check.json is saved there and shown in the report.",
         ),
     ] = None,
-    only: Annotated[
-        str | None, typer.Option("--only", help="Check only for these cases; see trainmark run.")
-    ] = None,
+    only: Annotated[str | None, typer.Option(help="Check only for these cases; see trainmark run.")] = None,
     hosts: Annotated[
         str | None,
         typer.Option(
-            "--hosts",
             help="The hosts to check: a hosts file (FILE or FILE:GROUP), slurm (the hosts of the allocation) or mpi "
             "(the hosts in OpenMPI's hostfile); default: this machine only.",
         ),
     ] = None,
     engine: Annotated[
         str | None,
-        typer.Option(
-            "--engine", help="How to reach the hosts (ssh, slurm or mpi); overrides the hosts file."
-        ),
+        typer.Option(help="How to reach the hosts (ssh, slurm or mpi); overrides the hosts file."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print check.json instead of text.")] = False,
 ) -> None:

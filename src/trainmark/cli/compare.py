@@ -72,7 +72,6 @@ class LogOptions:
     format: Annotated[
         str | None,
         typer.Option(
-            "--format",
             metavar="NAME|FILE.yaml",
             help="For logs: read both in this format, as in trainmark parse.",
         ),
@@ -93,7 +92,6 @@ def compare(
     to: Annotated[
         str | None,
         typer.Option(
-            "--to",
             metavar="CANDIDATE",
             help="The result to judge; all others are campaigns of one baseline, and every interval includes the "
             "variation between them. Use three or more.",
@@ -102,7 +100,6 @@ def compare(
     axis: Annotated[
         str | None,
         typer.Option(
-            "--axis",
             metavar="NAME[=BASE]",
             help="Pair the cases of one result that differ only in this axis or option; the baseline has the value "
             "BASE (default: the value of the first case).",

@@ -97,14 +97,12 @@ def create(
     python: Python = None,
     wheel: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--wheel", help="A wheel to install instead of a pinned package; repeatable.", metavar="FILE"
-        ),
+        typer.Option(help="A wheel to install instead of a pinned package; repeatable.", metavar="FILE"),
     ] = None,
     index: Index = None,
     extra: Annotated[
         list[str] | None,
-        typer.Option("--extra", help="An optional addition, e.g. dali for pytorch; repeatable."),
+        typer.Option(help="An optional addition, e.g. dali for pytorch; repeatable."),
     ] = None,
     root: Root = None,
     as_json: AsJson = False,
@@ -157,13 +155,11 @@ def check(
     ] = False,
     model: Annotated[
         list[str] | None,
-        typer.Option(
-            "--model", help="For --equivalence: check only this model; repeatable; default: all models."
-        ),
+        typer.Option(help="For --equivalence: check only this model; repeatable; default: all models."),
     ] = None,
     python: Python = None,
     framework: Annotated[
-        str | None, typer.Option("--framework", help="The framework expected in 'system' (default: pytorch).")
+        str | None, typer.Option(help="The framework expected in 'system' (default: pytorch).")
     ] = None,
     root: Root = None,
     as_json: AsJson = False,
@@ -217,9 +213,7 @@ def lock(
     variant: Choice = VariantChoice.AUTO,
     python: Python = None,
     index: Index = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Write the lock to this file.", metavar="FILE")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the lock to this file.", metavar="FILE")] = None,
 ) -> None:
     """Resolve a new lock with pip and print it.
 

@@ -27,11 +27,10 @@ def export(
             help="The --out directory of a trainmark run, its results.json, or STORE#CAMPAIGN of a database.",
         ),
     ],
-    to: Annotated[str, typer.Option("--to", metavar=_FORMATS, help="The format (docs/how-to/exports.md).")],
+    to: Annotated[str, typer.Option(metavar=_FORMATS, help="The format (docs/how-to/exports.md).")],
     output: Annotated[
         str | None,
         typer.Option(
-            "--output",
             metavar="PATH|URL",
             help="A new folder for parquet, mllog, tensorboard and wandb; a file for junit and github-summary "
             f"(default there: ${_SUMMARY}); a tracking URI for mlflow; a file or the address of a Pushgateway for "

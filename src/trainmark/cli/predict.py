@@ -25,7 +25,7 @@ def predict(
     ],
     devices: Annotated[
         str | None,
-        typer.Option("--devices", metavar="N,…", help="The numbers of devices to predict, e.g. 32,64."),
+        typer.Option(metavar="N,…", help="The numbers of devices to predict, e.g. 32,64."),
     ] = None,
     on: Annotated[
         str | None,

@@ -47,23 +47,19 @@ def report(
     ],
     to: Annotated[
         ReportFormat | None,
-        typer.Option("--to", help="Print this format; by default the report files in DIR are rewritten."),
+        typer.Option(help="Print this format; by default the report files in DIR are rewritten."),
     ] = None,
-    lang: Annotated[Lang, typer.Option("--lang", help="The language of Markdown and HTML.")] = Lang.EN,
-    output: Annotated[
-        Path | None, typer.Option("--output", help="Write to this file instead of printing.")
-    ] = None,
+    lang: Annotated[Lang, typer.Option(help="The language of Markdown and HTML.")] = Lang.EN,
+    output: Annotated[Path | None, typer.Option(help="Write to this file instead of printing.")] = None,
     campaign: Annotated[
         str | None,
         typer.Option(
-            "--campaign",
             help="The campaign of a database, by its id, suite name or directory (see trainmark store list).",
         ),
     ] = None,
     only: Annotated[
         str | None,
         typer.Option(
-            "--only",
             help="With --to: only these cases, as in trainmark run (axis=value|value, or a pattern).",
         ),
     ] = None,
@@ -77,7 +73,6 @@ def report(
     baseline: Annotated[
         str | None,
         typer.Option(
-            "--baseline",
             help="For Markdown and HTML: the case of each model that the first screen compares the others with, "
             "selected as with --only (default: the suite's baseline, else the first measured case).",
         ),

@@ -20,7 +20,7 @@ def site(
     ],
     out: Annotated[
         Path,
-        typer.Option("--out", metavar="DIR", help="The folder of the pages; existing pages are replaced."),
+        typer.Option(metavar="DIR", help="The folder of the pages; existing pages are replaced."),
     ],
     as_json: Annotated[
         bool, typer.Option("--json", help="Print what was written as one JSON object.")

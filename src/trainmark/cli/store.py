@@ -31,9 +31,7 @@ def add(
     ],
     to: Annotated[
         str,
-        typer.Option(
-            "--to", metavar=_ADDRESS, help="postgresql://…, sqlite:///…, or the path of a SQLite file."
-        ),
+        typer.Option(metavar=_ADDRESS, help="postgresql://…, sqlite:///…, or the path of a SQLite file."),
     ],
     as_json: _JSON = False,
 ) -> None:
