@@ -30,6 +30,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "train.py").write_text(PROGRAM)
     out = folder / "out"
     words = ["run", "--out", str(out), "--repeats", "3", "--skip", "2"]
+    words += ["--require", "throughput=1e9 samples/s"]
     # Exit code 1: the format of an unknown program is guessed.
     assert main([*words, "--", sys.executable, str(folder / "train.py")]) in (0, 1)
     return out
@@ -168,6 +169,22 @@ def test_a_figure_that_was_edited_by_its_last_digit_is_found(
 
     assert main(["verify", str(tmp_path / "a.tar.zst")]) == 1
     assert figure in capsys.readouterr().out
+
+
+def test_a_required_value_that_the_logs_do_not_show_is_not_met(
+    results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (results / "results.json").read_text()
+    document = json.loads(text)
+    document["findings"]["requirements"][0]["verdict"] = "met"
+    (results / "results.json").write_text(json.dumps(document))
+    try:
+        write_archive(results, tmp_path / "a.tar.zst", "s", None, (results / "card.yaml",))
+    finally:
+        (results / "results.json").write_text(text)
+
+    assert main(["verify", str(tmp_path / "a.tar.zst")]) == 1
+    assert "its required throughput is met in results.json, but " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

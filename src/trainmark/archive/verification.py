@@ -13,7 +13,7 @@ from trainmark.execution import ResultDirectory, read_suite
 from trainmark.schema.archive import ArchiveContents, Verification
 from trainmark.schema.measurement import Interval
 from trainmark.schema.names import RESULTS, RUNS, SUITE
-from trainmark.schema.results import CaseResult, Results
+from trainmark.schema.results import CaseResult, RequirementFinding, Results
 from trainmark.store import read_results
 
 
@@ -66,6 +66,17 @@ def _differences(stored: Results, analysed: Results) -> Iterator[str]:
             yield f"{case.id}: has no run in the archive"
             continue
         yield from _case_differences(case, now)
+    verdicts = {(one.case, one.quantity, one.required): one.verdict for one in _required(analysed)}
+    for one in _required(stored):
+        again = verdicts.get((one.case, one.quantity, one.required))
+        if again is not one.verdict:
+            by_logs = "not required by its suite" if again is None else f"{again} by its logs"
+            quantity = one.quantity.replace("_", " ")
+            yield f"{one.case}: its required {quantity} is {one.verdict} in {RESULTS}, but {by_logs}"
+
+
+def _required(results: Results) -> tuple[RequirementFinding, ...]:
+    return () if results.findings is None else results.findings.requirements
 
 
 _OF_RUN = (
