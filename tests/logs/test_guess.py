@@ -569,6 +569,35 @@ def test_stamps_of_a_copy_of_the_log_give_way_to_the_programs_own_clock(
     assert row["throughput"] == pytest.approx(value, rel=0.02)
 
 
+def test_stamps_of_a_copy_of_the_log_give_way_to_the_time_of_a_bar(tmp_path: Path) -> None:
+    lines = "".join(
+        f"{_START + timedelta(milliseconds=3 * at):%Y-%m-%dT%H:%M:%S.%f}123Z Train step of epoch 0: {at // 4}%|###   | "
+        f"{at}/400 [{at // 60:02}:{at % 60:02}<05:00, 1.00s/it]\n"
+        for at in range(1, 300)
+    )
+
+    row = _row(tmp_path, lines, _ONE)
+
+    assert row["throughput"] == pytest.approx(16, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        _block(lambda at: f"global_step={700 * at % 997}, episodic_return=21.0\nSPS: {1860 + at % 9}"),
+        _block(lambda at: f"Epoch {at:05} | Time(s) 0.012{at % 9} | Loss 2.{at:03} | ETputs(KTEPS) 872.40"),
+    ],
+    ids=["cleanrl", "dgl"],
+)
+def test_a_speed_or_a_time_without_a_counter_of_steps_is_refused_by_that_reason(
+    tmp_path: Path, lines: str
+) -> None:
+    row = _row(tmp_path, lines, _ONE)
+
+    assert row["throughput"] is None
+    assert "print a speed or a time, but none counts steps" in row["problems"][0]["message"]
+
+
 @pytest.mark.parametrize("zone", ["Z", "+00:00", "-0700", ".123456789Z stdout F"])
 def test_a_time_zone_is_no_part_of_a_counters_name(tmp_path: Path, zone: str) -> None:
     text = "".join(

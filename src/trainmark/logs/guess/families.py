@@ -183,6 +183,9 @@ _THOUSANDS = re.compile(rf" ?([KMGBkmg])(?={COUNTED}(?:/|ps\b))")
 _ABOVE = 3
 """Most lines between a table's heading and its first row."""
 _LONGEST = 4096
+SLOWER = 0.05
+STAMP_GRAIN_S = 2.0
+"""Share and seconds by which a clock may pass more than the stamps, which may be in whole seconds at both ends."""
 FEWEST = 4
 _LONGEST_BLOCK = 40
 """Most lines between the counter and another line of its block."""
@@ -190,7 +193,7 @@ _MOST_COLUMNS = 64
 _PROGRESS_BAR = re.compile(
     rb"^(?P<service>[\w.-]{1,40} +\| )?(?P<stamp>"
     + STAMP
-    + rb" ?)?(?:(?P<words>[^\n]*?) *\d+%\|[^|\n]*\| *(?P<step>\d+)/(?P<total>\d+) \[[\d:]+<"
+    + rb" ?)?(?:(?P<words>[^\n]*?) *\d+%\|[^|\n]*\| *(?P<step>\d+)/(?P<total>\d+) \[(?P<elapsed>[\d:]+)<"
     rb"| *(?P<drawn>\d+)/\d+ (?:\[[=>.]*\] |(?:\xe2\x94\x81)+ ).*/step\b)",
     re.MULTILINE,
 )
@@ -558,7 +561,19 @@ class _Bar:
     is_whole: bool = True
     steps: set[bytes] = field(default_factory=set)
     lines: int = 0
-    stamped: int = 0
+    stamps: list[bytes] = field(default_factory=list)
+    elapsed: list[bytes] = field(default_factory=list)
+
+    @property
+    def is_stamped(self) -> bool:
+        """Whether each drawing has a stamp, and these pass as the bar's time does: not those of a copy of the log."""
+        if len(self.stamps) != self.lines:
+            return False
+        if len(self.elapsed) != self.lines:
+            return True
+        passed_s = float(np.ptp(stamps([self.stamps[0], self.stamps[-1]])))
+        own_s = _value(self.elapsed[-1]) - _value(self.elapsed[0])
+        return own_s <= (1 + SLOWER) * passed_s + STAMP_GRAIN_S
 
 
 def guess_bar(text: bytes) -> Guess | None:
@@ -579,20 +594,23 @@ def guess_bar(text: bytes) -> Guess | None:
         bar.is_whole &= len(words) <= _SOME_WORDS and match["service"] is None
         bar.lines += 1
         bar.steps.add(match["step"] or match["drawn"])
-        bar.stamped += match["stamp"] is not None
+        if match["stamp"]:
+            bar.stamps.append(match["stamp"].strip())
+        if match["elapsed"]:
+            bar.elapsed.append(match["elapsed"])
     found = [words for words, bar in bars.items() if len(bar.steps) >= _FEWEST and _may_train(words)]
     if not found:
         return None
     words = max(found, key=lambda each: (_is_training(each), not _counts_epochs(each), len(bars[each].steps)))
     bar = bars[words]
-    is_stamped = bar.stamped == bar.lines
+    is_stamped = bar.is_stamped
     if words == _KERAS:
         if not is_stamped:
             return None
         assumed = "the progress bar of Keras counts steps"
         return Guess(_document("{stamp}" + _DRAWN), (assumed,), len(bar.steps))
     before = re.escape(words).replace(r"\#", r"\d+").replace("\\ ", " +") + (" *" if words else "")
-    start = " *" if bar.is_whole else ".*?"
+    start = " *" if bar.is_whole and (is_stamped or not bar.stamps) else ".*?"
     records = (
         rf"{{stamp}}{start}{before}\d+%\|[^|\n]*\| *{{step}}/\d+ \["
         if is_stamped

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from trainmark.logs.guess.families import (
+    SLOWER,
+    STAMP_GRAIN_S,
     Family,
     Meant,
     Place,
@@ -28,9 +30,6 @@ SECONDS = {"step_time_s": 1.0, "step_time_ms": 1e-3, "step_time_us": 1e-6}
 """Fields of a step's time, and how many seconds their unit has."""
 _OF_CLOCKS = {"clock_s": 1.0, "clock_ms": 1e-3}
 """Fields of the time since the start, and how many seconds their unit has."""
-_SLOWER = 0.05
-_STAMP_GRAIN_S = 2.0
-"""Seconds by which stamps may be off, in whole seconds at both ends."""
 _SEPARATORS = tuple("|,;()[]{}")
 _MOSTLY = 0.7
 _SAME = 0.1
@@ -134,7 +133,7 @@ def with_own_clock(family: Family) -> Family:
     for place, unit in zip(family.places, units_behind(family), strict=True):
         found = meaning_of_duration(place.name) if place.is_duration else meaning_of(place.name, unit)
         own_s = (place.values[-1] - place.values[0]) * _OF_CLOCKS.get(found.field if found else "", 0.0)
-        if own_s > (1 + _SLOWER) * passed_s + _STAMP_GRAIN_S and (np.diff(place.values) >= 0).all():
+        if own_s > (1 + SLOWER) * passed_s + STAMP_GRAIN_S and (np.diff(place.values) >= 0).all():
             return replace(family, clock_s=None)
     return family
 
@@ -257,6 +256,15 @@ def counts_without_time(family: Family) -> bool:
     return bool(of_epochs) or any(
         _is_named(family, at) and _is_counter(place) for at, place in enumerate(family.places)
     )
+
+
+def has_speed_alone(family: Family) -> bool:
+    """Return whether lines print a speed of samples or steps, or with a loss a time, and nothing of them is read."""
+    if family.misread or find_fields(family) is not None:
+        return False
+    found = [meaning_of(place.name, place.unit) for place in family.places]
+    kinds = {one.field for one in found if one is not None}
+    return bool(kinds & {"rate", "steps_per_s"} or (has_loss(family) and kinds & set(SECONDS)))
 
 
 def _counters_of_epochs(family: Family) -> tuple[int | None, list[int]]:

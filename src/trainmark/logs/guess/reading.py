@@ -37,6 +37,7 @@ from trainmark.logs.guess.line_fields import (
     find_fields,
     has_loss,
     has_rate,
+    has_speed_alone,
     is_of_a_total,
     units_behind,
     with_own_clock,
@@ -128,6 +129,12 @@ def find_untimed(text: bytes) -> str | None:
     """Return the beginning of the lines that count training steps without any time or speed; None if none does."""
     untimed = (one for one in families(text) if not _is_other_work(one) and counts_without_time(one))
     return next(map(_shown, untimed), None)
+
+
+def find_uncounted(text: bytes) -> str | None:
+    """Return the beginning of the lines of a training with a speed or a time, but no counter of steps; None if none."""
+    uncounted = (one for one in families(text) if not _is_other_work(one) and has_speed_alone(one))
+    return next(map(_shown, uncounted), None)
 
 
 def _with_twins(guess: Guess, family: Family, fields: Fields, known: Sequence[Family]) -> Guess:
@@ -562,16 +569,23 @@ def explain_unknown(unknown: ParsedLog, stream: BinaryIO) -> ParsedLog:
     lines = head[: head.rfind(b"\n") + 1]
     misread = find_misread(lines)
     shown = None if misread else find_untimed(lines)
-    if not (misread or shown) or unknown.format is not None:
+    rated = None if misread or shown else find_uncounted(lines)
+    if not (misread or shown or rated) or unknown.format is not None:
         return unknown
-    sentence = (
-        f"no line matches a known log format, and the numbers of lines such as {misread}, or describe the lines "
-        "(--format FILE.yaml)"
-        if misread
-        else f"no line matches a known log format, and lines such as '{shown}' count steps without a time of a step, a "
-        "speed per second or a time stamp: time the run from outside (trainmark run -- COMMAND, or COMMAND | ts "
-        "'%Y-%m-%d %H:%M:%.S'), or describe the lines that have one (--format FILE.yaml)"
-    )
+    outside = "time the run from outside (trainmark run -- COMMAND, or COMMAND | ts '%Y-%m-%d %H:%M:%.S')"
+    if misread:
+        what = f"the numbers of lines such as {misread}, or describe the lines (--format FILE.yaml)"
+    elif shown:
+        what = (
+            f"lines such as '{shown}' count steps without a time of a step, a speed per second or a time stamp: "
+            f"{outside}, or describe the lines that have one (--format FILE.yaml)"
+        )
+    else:
+        what = (
+            f"lines such as '{rated}' print a speed or a time, but none counts steps: print the step in these lines, "
+            f"{outside}, or describe the lines (--format FILE.yaml)"
+        )
+    sentence = f"no line matches a known log format, and {what}"
     problems = (
         replace(one, message=sentence) if one.code == "unknown-format" else one for one in unknown.problems
     )
