@@ -569,6 +569,20 @@ def test_stamps_of_a_copy_of_the_log_give_way_to_the_programs_own_clock(
     assert row["throughput"] == pytest.approx(value, rel=0.02)
 
 
+@pytest.mark.parametrize("error", ["torch.OutOfMemoryError: CUDA out of memory.", "RuntimeError: NCCL error"])
+def test_an_unknown_run_that_goes_on_after_an_error_is_guessed(tmp_path: Path, error: str) -> None:
+    """The launcher starts it again from its checkpoint; without that, the error is the outcome."""
+
+    def run(steps: range) -> str:
+        return "".join(f"step {at} loss 2.1 {8192 + at % 3} tok/s\n" for at in steps)
+
+    failed = run(range(60)) + f'Traceback (most recent call last):\n  File "train.py", line 9\n{error}\n'
+    (tmp_path / "failed.log").write_text(failed)
+
+    assert _row(tmp_path, failed + run(range(40, 120)))["throughput"] == pytest.approx(8193, rel=0.01)
+    assert read_log(tmp_path / "failed.log", guess=True).status in (Status.OOM, Status.FAILED)
+
+
 def test_stamps_of_a_copy_of_the_log_give_way_to_the_time_of_a_bar(tmp_path: Path) -> None:
     lines = "".join(
         f"{_START + timedelta(milliseconds=3 * at):%Y-%m-%dT%H:%M:%S.%f}123Z Train step of epoch 0: {at // 4}%|###   | "

@@ -258,16 +258,21 @@ def read_log(path: str | Path, given: Facts | None = None, *, guess: bool = Fals
     """
     parsed = logs.read_log(path, known_formats(), given)
     silent = parsed.status in (Status.UNKNOWN, Status.EMPTY) and Path(path).name == LOG
-    if silent:
-        parsed = _as_recorded(parsed, Path(path).parent / OUTCOME)
+    if silent and (recorded := _as_recorded(parsed, Path(path).parent / OUTCOME)) is not parsed:
+        return recorded
     return _guessed(parsed, path, given) if guess and _may_be_guessed(parsed) else parsed
 
 
 def _may_be_guessed(parsed: ParsedLog) -> bool:
-    """Return whether no known format reads a record of the log, and the run neither failed nor printed a result."""
+    """Return whether no known format reads a record of the log, and the run did not print a result.
+
+    A log of an unknown program with an error may go on after it: the run was started again.
+    """
     if parsed.status is Status.INCOMPLETE:
         return parsed.own_run is None and any(problem.code == "no-records" for problem in parsed.problems)
-    return parsed.status is Status.UNKNOWN
+    return parsed.status is Status.UNKNOWN or (
+        parsed.status in (Status.FAILED, Status.OOM) and parsed.format is None and parsed.own_run is None
+    )
 
 
 def _guessed(parsed: ParsedLog, path: str | Path, given: Facts | None) -> ParsedLog:
