@@ -181,7 +181,7 @@ def hold(framework: str, settings: Any, rate: float) -> None:
     elif framework == "jax":
         native: Any = importlib.import_module("trainmark_worker.backends.jax.loading")
         workers = queues.in_parts(batch, loader_workers, native.TASKS, native.TASKS).workers
-        native.ToPart = slow_parts(native.ToPart, workers / rate)
+        native._part = SlowPart(native._part, workers / rate)
     elif framework == "tensorflow":
         np: Any = importlib.import_module("numpy")
         tf: Any = importlib.import_module("tensorflow")
@@ -207,21 +207,13 @@ def hold(framework: str, settings: Any, rate: float) -> None:
 
 
 class SlowPart:
-    """A part of a batch, whose pictures are held back; it is pickled with the time, into another process."""
+    """What makes a part of a batch, each picture held back; it is pickled with the time, into other processes."""
 
-    def __init__(self, part: Any, seconds: float) -> None:
+    def __init__(self, part: Callable[..., Any], seconds: float) -> None:
         self.part, self.seconds = part, seconds
 
-    def __call__(self, draws: Any) -> Any:
-        for draw in draws[1:]:
-            time.sleep(self.seconds)
-            del draw
-        return held(self.part, self.seconds)(draws)
-
-
-def slow_parts(part: Any, seconds: float) -> Callable[..., SlowPart]:
-    """Return what makes parts that are held back."""
-    return lambda photos: SlowPart(part(photos), seconds)
+    def __call__(self, photos: Any, epochs: Any, positions: range) -> Any:
+        return held(self.part, self.seconds * len(positions))(photos, epochs, positions)
 
 
 if __name__ == "__mp_main__":

@@ -5,7 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 WORKER = Path(__file__).resolve().parents[2] / "src" / "trainmark" / "worker"
-PROGRAMS = Path(__file__).resolve().parents[1] / "programs"
+PATCHING = (
+    Path(__file__).resolve().parents[1] / "programs",
+    Path(__file__).resolve().parents[2] / "benchmarks",
+)
 PREFIX = "trainmark_worker."
 
 
@@ -56,7 +59,8 @@ def patched(source: str) -> Iterator[tuple[str, str]]:
             for target in node.targets if isinstance(node, ast.Assign) else ():
                 if isinstance(target, ast.Attribute) and ast.unparse(target.value) in modules:
                     yield modules[ast.unparse(target.value)], target.attr
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "replace":
+            # ``dataclasses.replace`` has one argument by position.
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "replace" and len(node.args) == 3:
                 owner, name, _ = map(ast.unparse, node.args)
                 module, _, owned = owner.partition(".")
                 if module in modules:
@@ -64,7 +68,9 @@ def patched(source: str) -> Iterator[tuple[str, str]]:
 
 
 def test_every_name_that_a_mistake_replaces_is_the_workers() -> None:
-    sources = [path.read_text(encoding="utf-8") for path in sorted(PROGRAMS.rglob("*.py"))]
+    sources = [
+        path.read_text(encoding="utf-8") for folder in PATCHING for path in sorted(folder.rglob("*.py"))
+    ]
     replaced = {pair for source in sources for pair in patched(source)}
     assert len(replaced) > 5
     assert sorted(f"{module}.{name}" for module, name in replaced if name not in names_in(module)) == []
