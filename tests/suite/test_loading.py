@@ -254,7 +254,11 @@ SUITES = sorted((Path(__file__).parents[2] / "suites").glob("*.yaml"))
 
 @pytest.mark.parametrize("path", SUITES, ids=[path.stem for path in SUITES])
 def test_every_suite_that_is_shipped_reads(path: Path) -> None:
-    assert load_suite(path).name == path.stem
+    suite = load_suite(path)
+    assert suite.name == path.stem
+    # With fewer steps each run is in doubt: nvjpeg may have read three batches more than it counts.
+    measured = suite.protocol.steps - suite.protocol.warmup_steps
+    assert measured >= 150 or not any(case.loader == "nvjpeg" for case in suite.cases)
 
 
 def test_only_chooses_by_axes_and_by_name(tmp_path: Path) -> None:
