@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,10 @@ import pytest
 from worker_process import beside, train
 
 from frameworks import needs_extra
+from trainmark.dataset.example import encode_example
 from trainmark.dataset.images import Form, ImageFolderSpec, convert, make_image_folder
+from trainmark.dataset.tfrecord import frame
+from trainmark.worker.tasks.image_classification.known_picture import PICTURES
 
 pytestmark = [pytest.mark.training, needs_extra("pytorch", "dali"), pytest.mark.xdist_group("worker-pytorch")]
 
@@ -247,18 +251,16 @@ def test_a_picture_that_is_cut_off_is_told_where_the_decoder_does_not_notice(pho
     assert sorted(unreadable) == [str(cut), str(other)]
 
 
-WRITES_CUT_PICTURES = """
-from pathlib import Path
-from trainmark_worker.tasks.image_classification import known_picture as known_data
-known_data.PICTURES = tuple(picture[:-2] for picture in known_data.PICTURES)
-known_data.write_known(known_data.TFRECORD, Path({folder!r}), 4)
-"""
-
-
 def test_of_tfrecord_a_picture_that_is_cut_off_ends_the_run_with_its_shard(tmp_path: Path) -> None:
-    writes = WRITES_CUT_PICTURES.format(folder=str(tmp_path))
+    cut = [picture[:-2] for picture in (*PICTURES, *PICTURES)]
+    records = [frame(encode_example({"image/encoded": picture, "image/class/label": 1})) for picture in cut]
+    (tmp_path / "train-00000-of-00001").write_bytes(b"".join(records))
+    begins = accumulate(map(len, records), initial=0)
+    lines = (f"{begin} {len(record)}\n" for begin, record in zip(begins, records, strict=False))
+    (tmp_path / "idx").mkdir()
+    (tmp_path / "idx" / "train-00000-of-00001.idx").write_text("".join(lines))
     reads = READS_WHAT_NOTHING_REFUSES.format(loader="--loader=dali-cpu-tfrecord", data=f"--data={tmp_path}")
-    unreadable, said = beside("pytorch", writes + reads)
+    unreadable, said = beside("pytorch", reads)
     assert unreadable is None
     assert str(tmp_path / "train-00000-of-00001") in said
     assert said.endswith("cannot be decoded: it has no end-of-image marker")

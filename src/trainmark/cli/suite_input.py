@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from pydantic import ValidationError
 
-from trainmark.cli.run_options import CommandOptions
 from trainmark.documents import read_document
 from trainmark.environment import SYSTEM, find_entry
 from trainmark.environment.resolving import ENGINES
@@ -45,6 +44,7 @@ from trainmark.workload import (
 from trainmark.workload.card import AUTO_FORMAT, NUMBERS, expression_names, filled
 
 if TYPE_CHECKING:
+    from trainmark.cli.run_options import CommandOptions
     from trainmark.node import Host
 
 
@@ -214,7 +214,7 @@ def _without_bounds(document: Mapping[str, Any]) -> dict[str, Any]:
     return {**document, "limits": None, "protocol": rest, "require": None}
 
 
-def command_suite(words: Sequence[str], given: CommandOptions, folder: Path) -> CommandSuite:
+def command_suite(words: Sequence[str], given: "CommandOptions", folder: Path) -> CommandSuite:
     """Return the suite and the card that measure ``words``, started in ``folder``.
 
     Raises ``InputError`` for options that cannot be used.
@@ -394,7 +394,7 @@ def _suite(
     name: str,
     framework: str,
     card: Mapping[str, Any],
-    given: CommandOptions,
+    given: "CommandOptions",
     points: Sequence[_Point],
 ) -> dict[str, Any]:
     defaults: dict[str, Any] = {"task": neutral_task(), "workload": name, "framework": framework}
@@ -423,7 +423,7 @@ def _suite(
     return suite
 
 
-def _protocol(given: CommandOptions) -> dict[str, Any]:
+def _protocol(given: "CommandOptions") -> dict[str, Any]:
     if given.until_half_width is not None:
         least = given.repeats or 3
         return {
@@ -435,20 +435,20 @@ def _protocol(given: CommandOptions) -> dict[str, Any]:
     return {"name": "adaptive", "repeats": given.repeats or 3, "target_half_width": None}
 
 
-def hosts_of(words: Sequence[str], given: CommandOptions, environment: Mapping[str, str]) -> str | None:
+def hosts_of(words: Sequence[str], given: "CommandOptions", environment: Mapping[str, str]) -> str | None:
     """Return the hosts of a command without ``--hosts``: those of the Slurm allocation for srun, and for more nodes."""
     if "SLURM_JOB_ID" not in environment:
         return None
     return FROM_SLURM if is_srun(words) or max(_varied_nodes(given) or (given.nodes or 1,)) > 1 else None
 
 
-def _varied_nodes(given: CommandOptions) -> tuple[int, ...] | None:
+def _varied_nodes(given: "CommandOptions") -> tuple[int, ...] | None:
     """Return the numbers of nodes of ``--vary nodes=…``; None without it."""
     varied = dict(_varied("--vary", text) for text in given.vary or ())
     return _counts(NODES, varied[NODES]) if NODES in varied else None
 
 
-def nodes_of(words: Sequence[str], given: CommandOptions, hosts: int) -> int | None:
+def nodes_of(words: Sequence[str], given: "CommandOptions", hosts: int) -> int | None:
     """Return the nodes of a command on ``hosts`` hosts: all if it has a placeholder of several nodes, else one.
 
     A number in the command's own words comes first; with ``--vary nodes=…`` each case has its own. Raises
@@ -573,7 +573,9 @@ def _log_format(given: str | None) -> Any:
     return find_format(given).name
 
 
-def _assumptions(given: CommandOptions, recognised: Recognised, points: Sequence[_Point]) -> tuple[str, ...]:
+def _assumptions(
+    given: "CommandOptions", recognised: Recognised, points: Sequence[_Point]
+) -> tuple[str, ...]:
     found = []
     if given.devices is None and any(point.devices is None for point in points):
         found.append("the command does not show how many devices it uses: 1 (--devices N)")

@@ -274,11 +274,12 @@ class ArrivalClock(_InBackground):
                 size, last_look, stopping = 0, time.time(), False
                 file.write(f"{last_look:.4f} 0\n".encode())
                 while True:
-                    noted, now = os.fstat(log.fileno()), time.time()
+                    look, noted = time.time(), os.fstat(log.fileno())
                     if noted.st_size != size:
                         size = noted.st_size
-                        file.write(f"{_time_of_write(noted.st_mtime, last_look, now):.4f} {size}\n".encode())
-                    last_look = now
+                        moment = _time_of_write(noted.st_mtime, last_look, time.time())
+                        file.write(f"{moment:.4f} {size}\n".encode())
+                    last_look = look
                     if stopping:
                         return
                     stopping = self._stop.wait(self._interval_s)
