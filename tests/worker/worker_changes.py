@@ -95,7 +95,10 @@ CHANGES: Mapping[str, Change] = {
     "rate-ignored": change(UPDATE, cannot=NOT_WRITTEN),
     "no-decay": change("decay-differs", cannot=NOT_WRITTEN),
     "norms-decay": change("decay-differs", cannot=NOT_WRITTEN),
-    "classifier-not-decayed": change("decay-differs", cannot=NOT_WRITTEN),
+    # The weights of 10 classes are too few to tell their decay with some processors' rounding.
+    "classifier-not-decayed": change(
+        "decay-differs", cannot=NOT_WRITTEN, flags={"pytorch": {"classes": 1000}}
+    ),
     "nesterov": change(UPDATE, cannot=NOT_WRITTEN),
     "half-the-rate": change(UPDATE, cannot=NOT_WRITTEN),
     "rate-a-fifth-higher": change(UPDATE, cannot=NOT_WRITTEN, flags=IN_16_BITS),
@@ -113,8 +116,8 @@ def flags_of(framework: str, name: str, change: Change | None = None) -> dict[st
     flags = {
         **idiom.flags,
         **(idiom.images if change.real else {}),
-        **change.flags.get(framework, {}),
         "classes": 10,
+        **change.flags.get(framework, {}),
     }
     return {flag.replace("_", "-"): value for flag, value in flags.items()}
 
