@@ -132,3 +132,17 @@ def test_it_has_no_moments_and_so_is_no_party() -> None:
     assert golden is not None
     with pytest.raises((ValueError, KeyError)):
         party(golden, {}, None, None)
+
+
+@pytest.mark.parametrize(
+    ("step", "deviation", "holds"), [(0, 5e-6, True), (0, 5e-5, False), (2, 5e-5, True), (2, 5e-4, False)]
+)
+def test_a_later_loss_carries_the_rounding_of_the_updates_before_it(
+    step: int, deviation: float, holds: bool
+) -> None:
+    worked = observed(GOLDEN)
+    steps = list(worked.steps)
+    steps[step] = steps[step].model_copy(update={"loss": steps[step].loss * (1 + deviation)})
+    pair = compare(worked.model_copy(update={"steps": tuple(steps)}), worked)
+    (loss,) = (check for check in pair.checks if check.subject is Subject.LOSS)
+    assert (loss.holds, loss.where) == (holds, f"step {step}")

@@ -173,7 +173,7 @@ def compare(one: Observation, other: Observation) -> Pair:
     task = equal_work_of(one.model)
     checks = (
         *task.forward(one, other),
-        check(Subject.LOSS, worst(_losses(one, other))),
+        _check_losses(one, other),
         check(Subject.GRADIENT_NORM, worst(_totals(one, other, "gradients"))),
         check(Subject.GRADIENTS, worst(_sketches(one, other, "gradients"))),
         check(Subject.UPDATE_NORM, worst(_totals(one, other, "updates"))),
@@ -291,9 +291,21 @@ def _decays(found: Conventions, task: EqualWork) -> Iterable[Deviation]:
         yield abs(decay - expected) / whole, f"{name}: {decay:.2g} instead of {expected:g}"
 
 
-def _losses(one: Observation, other: Observation) -> Iterable[Deviation]:
-    for index, (a, b) in enumerate(zip(one.steps, other.steps, strict=True)):
-        yield relative(a.loss, b.loss), f"step {index}"
+LATER_LOSS = 1e-4
+"""The tolerance of a later step's loss, which carries the rounding of the updates before it.
+
+Of a language model of 28 layers it differed by 1.2e-5 on an Intel Xeon with AMX, and by less than 1e-5 on an AMD EPYC.
+"""
+
+
+def _check_losses(one: Observation, other: Observation) -> Check:
+    """Return the check of the losses; of the first step's, unless a later one is nearer to its tolerance."""
+    first, *later = (
+        (relative(a.loss, b.loss), f"step {index}")
+        for index, (a, b) in enumerate(zip(one.steps, other.steps, strict=True))
+    )
+    checks = (check(Subject.LOSS, first), check(Subject.LOSS, worst(later), tolerance=LATER_LOSS))
+    return max(checks, key=lambda each: each.deviation / each.tolerance)
 
 
 def _totals(one: Followed, other: Followed, what: str) -> Iterable[Deviation]:

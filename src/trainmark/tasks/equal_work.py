@@ -179,12 +179,14 @@ def common_range(ranges: Mapping[str, Range]) -> Range | None:
     return (max(lows), min(highs)) if ranges else None
 
 
-def check(subject: Subject, deviation: Deviation, remark: str | None = None) -> Check:
-    """Return the check of a subject, by its tolerance."""
+def check(
+    subject: Subject, deviation: Deviation, remark: str | None = None, tolerance: float | None = None
+) -> Check:
+    """Return the check of a subject, by its tolerance or the given one."""
     return Check(
         subject=subject,
         deviation=finite(deviation[0]),
-        tolerance=TOLERANCES[subject],
+        tolerance=TOLERANCES[subject] if tolerance is None else tolerance,
         where=deviation[1],
         remark=remark,
     )
