@@ -9,6 +9,7 @@ import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
@@ -58,6 +59,18 @@ def changed(source: Path, target: Path, change: Callable[[str, bytes], tuple[str
                 new.addfile(info, io.BytesIO(made[1]))
     target.write_bytes(zstandard.ZstdCompressor().compress(buffer.getvalue()))
     return target
+
+
+def archive_edited(results: Path, target: Path, edit: Callable[[Any], None]) -> None:
+    """Archive the directory with ``edit`` made to its results.json, which stays as it was."""
+    text = (results / "results.json").read_text()
+    document = json.loads(text)
+    edit(document)
+    (results / "results.json").write_text(json.dumps(document))
+    try:
+        write_archive(results, target, "s", None, (results / "card.yaml",))
+    finally:
+        (results / "results.json").write_text(text)
 
 
 def test_the_line_of_an_archive_has_the_number_of_its_files_and_both_sizes(
@@ -154,18 +167,14 @@ def test_a_figure_that_was_edited_by_its_last_digit_is_found(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    text = (results / "results.json").read_text()
-    document = json.loads(text)
-    place = document["cases"][0]
-    for key in path[:-1]:
-        place = place[key]
-    # The next number above, which is a change of the last binary digit.
-    place[path[-1]] = math.nextafter(place[path[-1]], math.inf)
-    (results / "results.json").write_text(json.dumps(document))
-    try:
-        write_archive(results, tmp_path / "a.tar.zst", "s", None, (results / "card.yaml",))
-    finally:
-        (results / "results.json").write_text(text)
+    def edit(document: Any) -> None:
+        place = document["cases"][0]
+        for key in path[:-1]:
+            place = place[key]
+        # The next number above, which is a change of the last binary digit.
+        place[path[-1]] = math.nextafter(place[path[-1]], math.inf)
+
+    archive_edited(results, tmp_path / "a.tar.zst", edit)
 
     assert main(["verify", str(tmp_path / "a.tar.zst")]) == 1
     assert figure in capsys.readouterr().out
@@ -174,14 +183,10 @@ def test_a_figure_that_was_edited_by_its_last_digit_is_found(
 def test_a_required_value_that_the_logs_do_not_show_is_not_met(
     results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = (results / "results.json").read_text()
-    document = json.loads(text)
-    document["findings"]["requirements"][0]["verdict"] = "met"
-    (results / "results.json").write_text(json.dumps(document))
-    try:
-        write_archive(results, tmp_path / "a.tar.zst", "s", None, (results / "card.yaml",))
-    finally:
-        (results / "results.json").write_text(text)
+    def edit(document: Any) -> None:
+        document["findings"]["requirements"][0]["verdict"] = "met"
+
+    archive_edited(results, tmp_path / "a.tar.zst", edit)
 
     assert main(["verify", str(tmp_path / "a.tar.zst")]) == 1
     assert "its required throughput is met in results.json, but " in capsys.readouterr().out

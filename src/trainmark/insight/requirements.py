@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from trainmark.errors import InputError
 from trainmark.insight.bound import devices_of
-from trainmark.measure import ratio
+from trainmark.measure import ratio, scaled
 from trainmark.measure.pooling import same_hardware
 from trainmark.printable import significant
 from trainmark.schema.case import Case
@@ -101,14 +101,8 @@ def _efficiency(case: CaseResult, results: Results) -> _Measured | None:
         return _Measured(problem=f"{base.id} was measured on other hardware")
     quotient = ratio(case.estimate, base.estimate)
     assert quotient is not None
-    scale = base.case.world_size / case.case.world_size
-    found = quotient.interval
-    within = (
-        None
-        if found is None
-        else found.model_copy(update={"low": found.low * scale, "high": found.high * scale})
-    )
-    return _Measured(quotient.value * scale, within, quotient.no_interval, (case.id, base.id))
+    share = scaled(quotient, base.case.world_size / case.case.world_size)
+    return _Measured(share.value, share.interval, share.no_interval, (case.id, base.id))
 
 
 def _but_for_scale(case: Case) -> str:
@@ -138,9 +132,9 @@ def _finding(
     per = " per device" if quantity == "per_device" else ""
     after = f" {unit}{per}" if unit else " of linear scaling"
     least = f"{significant(required)}{after}"
-    measured = "" if found.value is None else significant(found.value, 4 if unit is None else 5)
+    digits = 4 if unit is None else 5
+    measured = "" if found.value is None else significant(found.value, digits)
     if found.interval is not None:
-        digits = 4 if unit is None else 5
         low, high = (significant(end, digits) for end in (found.interval.low, found.interval.high))
         measured += f" [{low}, {high}]"
     sentence = f"{measured or 'no number'}, and at least {least} is required"
