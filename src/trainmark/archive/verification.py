@@ -71,8 +71,7 @@ def _differences(stored: Results, analysed: Results) -> Iterator[str]:
         again = verdicts.get((one.case, one.quantity, one.required))
         if again is not one.verdict:
             by_logs = "not required by its suite" if again is None else f"{again} by its logs"
-            quantity = one.quantity.replace("_", " ")
-            yield f"{one.case}: its required {quantity} is {one.verdict} in {RESULTS}, but {by_logs}"
+            yield f"{one.case}: its required {one.in_words} is {one.verdict} in {RESULTS}, but {by_logs}"
 
 
 def _required(results: Results) -> tuple[RequirementFinding, ...]:

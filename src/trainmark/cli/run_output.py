@@ -460,8 +460,7 @@ def _case_lines(case: CaseResult, found: _Findings) -> Iterator[tuple[str, str]]
 def _required(found: Sequence[RequirementFinding]) -> Iterator[tuple[str, str]]:
     """Yield the verdict on each requirement of a case."""
     for number, one in enumerate(found):
-        quantity = one.quantity.replace("_", " ")
-        yield "required" if number == 0 else "", f"{one.verdict}: {quantity} {one.sentence}"
+        yield "required" if number == 0 else "", f"{one.verdict}: {one.in_words} {one.sentence}"
 
 
 def _median_run(estimate: Estimate, measured: list[RunResult]) -> Measurement:
@@ -661,8 +660,7 @@ def _unmet(results: Results) -> str:
         return ""
     first = unmet[0]
     more = f"; {counted(len(unmet) - 1, 'more requirement')} not met" if len(unmet) > 1 else ""
-    quantity = first.quantity.replace("_", " ")
-    return f"exit code 1: {quantity} of {first.case} is {first.verdict}: {first.sentence}{more}\n"
+    return f"exit code 1: {first.in_words} of {first.case} is {first.verdict}: {first.sentence}{more}\n"
 
 
 def _nothing_to_run(results: Results) -> str:

@@ -335,6 +335,11 @@ class RequirementFinding(Frozen):
     verdict: RequirementVerdict
     sentence: str
 
+    @property
+    def in_words(self) -> str:
+        """The quantity in words."""
+        return self.quantity.replace("_", " ")
+
 
 class Advice(Frozen):
     """A way to a better number for a case: ``reason`` is what is wrong with its number, ``steps`` are what to do."""
