@@ -114,12 +114,12 @@ class Python:
         return {name: str(value) for name, value in asdict(self).items()}
 
     @classmethod
-    def from_json(cls, told: dict[str, str]) -> "Python":
-        """Return what `to_json` told."""
+    def from_json(cls, words: dict[str, str]) -> "Python":
+        """Return what `to_json` wrote."""
         base, executable, packages, source = (
-            Path(told[name]) for name in ("base", "executable", "packages", "source")
+            Path(words[name]) for name in ("base", "executable", "packages", "source")
         )
-        return cls(base, executable, packages, source, told["version"])
+        return cls(base, executable, packages, source, words["version"])
 
 
 def inspect_python(executable: str, source: Path) -> Python:

@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from testcluster.entering import entrance, look
+from testcluster.entering import ENTRY, entrance, look
 from testcluster.faults import FAULTS
 from testcluster.keeper import end_keeper, hold, take_down
 from testcluster.layout import CONTROL, PACKAGES, Layout, Python, Shared, inspect_python
@@ -36,8 +36,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     verbs = parser.add_subparsers(required=True, metavar="VERB")
 
-    def verb(name: str, do: object, told: str | None) -> argparse.ArgumentParser:
-        made = verbs.add_parser(name, help=told) if told else verbs.add_parser(name)
+    def verb(name: str, do: object, description: str | None) -> argparse.ArgumentParser:
+        made = verbs.add_parser(name, help=description) if description else verbs.add_parser(name)
         made.set_defaults(do=do)
         return made
 
@@ -130,7 +130,7 @@ def _up(layout: Layout, words: argparse.Namespace) -> int:
     keeper = subprocess.Popen(
         [
             sys.executable,
-            str(REPOSITORY / "scripts/cluster"),
+            str(ENTRY),
             "--state",
             str(layout.folder),
             "hold",

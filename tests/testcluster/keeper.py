@@ -91,23 +91,23 @@ class _Place:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            said = self._layout.log(self._name).read_text(errors="replace").strip().splitlines()[-5:]
-            sys.exit(f"{self._name} did not come up: " + " | ".join(said))
+            last_lines = self._layout.log(self._name).read_text(errors="replace").strip().splitlines()[-5:]
+            sys.exit(f"{self._name} did not come up: " + " | ".join(last_lines))
         return line
 
 
 def _join(layout: Layout, first: dict[str, int]) -> None:
     """Join all places, and this machine, by a bridge that lies in the control place."""
     control = str(first[CONTROL])
-    inside = ("nsenter", "--net", "--target", control, "ip")
-    _run(*inside, "link", "add", "br0", "type", "bridge")
-    _run(*inside, "link", "set", "br0", "up")
+    bridge_ip = ("nsenter", "--net", "--target", control, "ip")
+    _run(*bridge_ip, "link", "add", "br0", "type", "bridge")
+    _run(*bridge_ip, "link", "set", "br0", "up")
     ends = [(layout.mark, ())] + [("eth0", ("netns", str(first[host]))) for host in layout.hosts]
     for port, (card, where) in zip(("machine", *layout.hosts), ends, strict=True):
         _run(
             "ip", "link", "add", "name", card, *where, "type", "veth", "peer", "name", port, "netns", control
         )
-        _run(*inside, "link", "set", port, "master", "br0", "up")
+        _run(*bridge_ip, "link", "set", port, "master", "br0", "up")
     _run("ip", "address", "add", f"{layout.address('')}/24", "dev", layout.mark)
     _run("ip", "link", "set", layout.mark, "up")
 

@@ -79,9 +79,9 @@ def _furnish(layout: Layout, name: str, python: Python, shared: tuple[Shared, ..
             _bind(there, root / entry)
     _bind(Path("/usr"), root / "usr")
     if not python.base.is_relative_to("/usr"):
-        _bind(python.base, _inside(root, python.base))
+        _bind(python.base, _within(root, python.base))
     for each in shared:
-        _bind(each.source, _inside(root, each.target))
+        _bind(each.source, _within(root, each.target))
     _run("mount", "-t", "proc", "proc", root / "proc")
     _run("mount", "-t", "sysfs", "sysfs", root / "sys")
     _run("mount", "--rbind", "/sys/fs/cgroup", root / "sys/fs/cgroup")
@@ -114,15 +114,15 @@ def _write_own(layout: Layout, name: str, python: Python, root: Path) -> None:
     shutil.copy(layout.folder / "known_hosts", root / "root/.ssh/known_hosts")
     defaults = ssh_defaults(Path("/root/.ssh/id_ed25519"), Path("/root/.ssh/known_hosts"))
     # What `control` tells mpirun of its ssh, srun carries to the hosts.
-    _inside(root, layout.folder).mkdir(parents=True)
-    for config in (root / "root/.ssh/config", _inside(root, layout.folder) / "ssh_config"):
+    _within(root, layout.folder).mkdir(parents=True)
+    for config in (root / "root/.ssh/config", _within(root, layout.folder) / "ssh_config"):
         config.write_text(f"Host *\n{defaults}")
     (root / "root/.ssh").chmod(0o700)
-    slurm = _inside(root, layout.slurm)
+    slurm = _within(root, layout.slurm)
     slurm.mkdir(parents=True)
     for file in ("slurm.conf", "cgroup.conf", "munge.key", "task_prolog"):
         shutil.copy(layout.slurm / file, slurm / file)
-    there = _inside(root, TRAINMARK)
+    there = _within(root, TRAINMARK)
     packages = there / "lib" / python.version / "site-packages"
     packages.mkdir(parents=True)
     (there / "bin").mkdir()
@@ -169,7 +169,7 @@ def _bind(source: Path, target: Path) -> None:
     _run("mount", "-o", "remount,bind,ro", target)
 
 
-def _inside(root: Path, path: Path) -> Path:
+def _within(root: Path, path: Path) -> Path:
     return root / path.relative_to("/")
 
 

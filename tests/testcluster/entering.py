@@ -9,7 +9,7 @@ from pathlib import Path
 
 from testcluster.layout import CONTROL, Layout
 
-ENTRY = Path(__file__).resolve().parent.parent / "cluster"
+ENTRY = Path(__file__).resolve().parents[2] / "scripts" / "cluster"
 
 
 @dataclass(frozen=True)
