@@ -69,6 +69,15 @@ def ranks(waits: float | None = 0.0, exchange: float = 0.02, passes: float | Non
     )
 
 
+def test_a_pass_that_was_disturbed_after_the_window_says_nothing_about_the_exchange() -> None:
+    found = judge_bound(on_cpu(devices=2, step_s=0.1, ranks=ranks(waits=None, exchange=0.3, passes=0.2)))
+    sentences = {check.evidence: (check.share, check.sentence) for check in found.checks}
+    assert sentences["rank-wait"][0] is None
+    assert "takes longer after the window than a whole step in it" in sentences["rank-wait"][1]
+    assert sentences["gradient-exchange"][0] is None
+    assert found.bound is Bound.UNKNOWN
+
+
 @pytest.mark.parametrize(
     ("facts", "bound"),
     [

@@ -49,6 +49,23 @@ def test_the_slowest_rank_has_the_longest_pass_and_the_others_wait_for_it() -> N
     assert found.waits == pytest.approx(0.15)
 
 
+def test_a_pass_that_takes_longer_than_a_step_after_the_window_shows_no_wait() -> None:
+    isolated = {**SUMMARY["apart"], "pass_s": [0.05, 0.05, 0.05, 0.157], "all_reduce_s": [0.11] * 4}
+    found = rank_times({**SUMMARY, "apart": isolated}, 100, 2, NODES)
+    assert found is not None and found.all_reduce is not None
+    # It was a share of 1.07 of a step, for which the ranks waited.
+    assert (found.slowest, found.slower_by, found.waits) == (None, None, None)
+    assert [(rank.pass_s, rank.wait_s) for rank in found.ranks][-1] == (0.157, None)
+    assert found.all_reduce.share == 1.0
+
+
+def test_a_pass_that_is_slower_outside_of_the_step_on_all_ranks_shows_that_none_waits() -> None:
+    isolated = {**SUMMARY["apart"], "pass_s": [0.13, 0.13, 0.13, 0.131]}
+    found = rank_times({**SUMMARY, "apart": isolated}, 100, 2, NODES)
+    assert found is not None
+    assert (found.slowest, found.waits) == (3, 0.0)
+
+
 def test_an_all_reduce_is_reported_with_its_share_of_a_step() -> None:
     found = rank_times(SUMMARY, 100, 2, NODES)
     assert found is not None

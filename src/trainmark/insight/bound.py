@@ -222,6 +222,11 @@ def _rank_wait(facts: BoundFacts) -> Reading | None:
         return Reading(
             by / (1 + by), f"rank {slowest.rank}{on} is {percent(by)} slower than the others by its log"
         )
+    if ranks is not None and ranks.waits is None and any(rank.pass_s for rank in ranks.ranks):
+        return Reading(
+            None,
+            "a rank's own pass takes longer after the window than a whole step in it, so something disturbed its timing",
+        )
     if ranks is None or ranks.waits is None:
         return Reading(None, "the ranks do not report how long they wait for each other")
     than = f", which is {percent(ranks.slower_by)} slower" if ranks.slower_by else ""
@@ -238,7 +243,8 @@ def _gradient_exchange(facts: BoundFacts) -> Reading | None:
     exchange = facts.ranks.all_reduce if facts.ranks is not None else None
     if exchange is None or facts.ranks is None:
         return Reading(None, "the time of the gradient exchange is unknown")
-    passes = [rank.pass_s for rank in facts.ranks.ranks if rank.pass_s is not None]
+    is_balanced = facts.ranks.waits is not None
+    passes = [rank.pass_s for rank in facts.ranks.ranks if rank.pass_s is not None and is_balanced]
     at_most = exchange.share
     if passes and facts.step_s:
         at_most = min(at_most, max(0.0, 1 - max(passes) / facts.step_s))

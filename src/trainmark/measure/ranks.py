@@ -44,7 +44,7 @@ def rank_times(
     isolated = summary.get("apart")
     isolated = isolated if isinstance(isolated, Mapping) else {}
     passes = _numbers(isolated.get("pass_s"), count)
-    slowest = None if passes is None else max(range(count), key=passes.__getitem__)
+    balance = None if passes is None else _balance(passes, step_s)
     ranks = tuple(
         RankTime(
             rank=rank,
@@ -54,20 +54,29 @@ def rank_times(
             error_s=_error(ahead[rank][1], ahead[first][1], node == number[first]),
             window_s=lengths[rank],
             pass_s=None if passes is None else passes[rank],
-            wait_s=None if passes is None else max(passes) - passes[rank],
+            wait_s=None if passes is None or balance is None else max(passes) - passes[rank],
         )
         for rank, node in enumerate(number)
     )
-    found = RankTimes(ranks=ranks, all_reduce=_all_reduce(isolated, count, step_s))
-    if passes is None or slowest is None:
-        return found
+    return RankTimes(ranks=ranks, all_reduce=_all_reduce(isolated, count, step_s), **(balance or {}))
+
+
+_DISTURBED = 0.1
+"""The share by which a pass exceeds the step, and of a step that others wait for it, from which it is not believed."""
+
+
+def _balance(passes: Sequence[float], step_s: float) -> dict[str, Any] | None:
+    """Return the slowest rank and the wait for it; None if its pass was slower after the window than in it.
+
+    A pass is a part of the step, so that the others wait at most for the rest of the step after their own pass.
+    """
+    slowest = max(range(len(passes)), key=passes.__getitem__)
     others = [seconds for rank, seconds in enumerate(passes) if rank != slowest]
-    slowest_rank = {
-        "slowest": slowest,
-        "slower_by": passes[slowest] / median(others) - 1,
-        "waits": fmean(passes[slowest] - seconds for seconds in others) / step_s,
-    }
-    return found.model_copy(update=slowest_rank)
+    longest = passes[slowest]
+    waits = fmean(max(0.0, min(longest, step_s) - seconds) for seconds in others) / step_s
+    if waits > _DISTURBED and longest > (1 + _DISTURBED) * step_s:
+        return None
+    return {"slowest": slowest, "slower_by": longest / median(others) - 1, "waits": waits}
 
 
 def _clock(node: NodeOutcome | None, number: int) -> tuple[float | None, float | None]:
@@ -89,7 +98,7 @@ def _all_reduce(isolated: Mapping[str, Any], count: int, step_s: float) -> AllRe
     seconds, size = _numbers(isolated.get("all_reduce_s"), count), isolated.get("all_reduce_bytes")
     if seconds is None or not isinstance(size, int):
         return None
-    return AllReduce(bytes=size, seconds=max(seconds), share=max(seconds) / step_s)
+    return AllReduce(bytes=size, seconds=max(seconds), share=min(1.0, max(seconds) / step_s))
 
 
 def _numbers(values: Any, count: int | None = None) -> list[float] | None:

@@ -24,8 +24,8 @@ class RankTime(Frozen):
 class AllReduce(Frozen):
     """An all-reduce of ``bytes``, the size of the gradients, while nothing else runs.
 
-    ``seconds`` is the slowest rank's time, ``share`` its share of the mean step: an upper bound of the cost of the
-    exchange, because a step may overlap it with the backward pass.
+    ``seconds`` is the slowest rank's time, ``share`` its share of the mean step, at most 1: an upper bound of the cost
+    of the exchange, because a step may overlap it with the backward pass.
     """
 
     bytes: int
@@ -37,7 +37,8 @@ class RankTimes(Frozen):
     """All ranks of a run.
 
     ``slowest`` is the rank whose own pass takes longest; ``slower_by`` is the share by which it exceeds the median of
-    the others. ``waits`` is the mean time that the others wait for it, as a share of a mean step. Null if unknown.
+    the others. ``waits`` is the mean time that the others wait for it, as a share of a mean step. Null if unknown: also
+    if that pass, which is timed after the window, was disturbed, as it takes longer than a step.
     """
 
     ranks: tuple[RankTime, ...]
