@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 import yaml
 
+from agents import agent_host, hosts_file, stand_in
 from fakes import call_in_this_process
 from frameworks import framework_python
 from trainmark.campaign.certifying import observed_case, questions
+from trainmark.campaign.observation_run import Inputs
 from trainmark.campaign.run_environment import RunEnvironment
 from trainmark.node import LocalHost
+from trainmark.placement import PlacementHost
 from trainmark.schema.case import Case, case_of
 from trainmark.schema.certificate import Certificate
 from trainmark.schema.plan import NodeResources
@@ -234,3 +237,51 @@ def test_a_suite_can_leave_the_check_out(measured: Path, tmp_path: Path) -> None
     assert results(tmp_path)["certificates"] == []
     assert not (tmp_path / "out" / "equivalence").exists()
     assert "no evidence that the frameworks did the same work" in (tmp_path / "out" / "report.md").read_text()
+
+
+@pytest.fixture
+def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    stand_in(tmp_path, monkeypatch)
+    return tmp_path / "disk"
+
+
+def test_a_host_gets_one_copy_of_the_inputs_and_keeps_none(tmp_path: Path, disk: Path) -> None:
+    inputs = Inputs(tmp_path / "out" / "check" / "inputs")
+    inputs.folder.parent.mkdir(parents=True)
+    case = case_of(framework="pytorch", model="mobilenet_tiny", device="cpu")
+    host = agent_host("faraway", disk)
+    placed = PlacementHost(host.machine(), folder=disk)
+    try:
+        inputs.write(case, host, placed)
+        there = inputs.path_on(placed)
+        first = there.stat()
+        inputs.write(case, host, placed)
+        assert there.stat().st_ino == first.st_ino
+        inputs.remove()
+    finally:
+        host.close()
+
+    assert there.is_relative_to(disk)
+    assert first.st_size > 1000
+    assert not inputs.folder.exists()
+    assert not there.parent.parent.parent.exists()
+
+
+def test_this_machine_reads_the_inputs_where_they_are_written(tmp_path: Path) -> None:
+    inputs = Inputs(tmp_path / "inputs")
+    host, placed = LocalHost(), PlacementHost(NodeResources(cores=2, gpus=0))
+    inputs.write(case_of(framework="pytorch", model="mobilenet_tiny", device="cpu"), host, placed)
+    assert inputs.path_on(placed) == tmp_path / "inputs" / "inputs.npz"
+    assert inputs.path_on(placed).is_file()
+
+
+@pytest.mark.training
+def test_a_framework_is_certified_on_a_host_with_its_own_disk(tmp_path: Path, disk: Path) -> None:
+    if not framework_python("pytorch"):
+        pytest.skip("TRAINMARK_TEST_ENVS has no environment 'pytorch'")
+    hosts = hosts_file(tmp_path / "hosts.yaml", "faraway", folder=disk)
+    done = run(tmp_path, "--hosts", str(hosts), axes={"framework": ["pytorch"]})
+    assert done.returncode == 0, done.stdout + done.stderr
+    (certificate,) = results(tmp_path)["certificates"]
+    assert Certificate.model_validate(certificate).holds
+    assert [path for path in disk.rglob("*") if path.is_file()] == []

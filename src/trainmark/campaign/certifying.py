@@ -13,7 +13,7 @@ from threading import BoundedSemaphore, Event
 
 from trainmark import equivalence, tasks, worker
 from trainmark.campaign.best_search import candidates
-from trainmark.campaign.observation_run import Inputs, Observed, observe
+from trainmark.campaign.observation_run import INPUTS, Inputs, Observed, observe
 from trainmark.campaign.resume import CERTIFICATE, EQUIVALENCE, read_certificate
 from trainmark.campaign.run_environment import CannotStart, RunEnvironment
 from trainmark.environment import EnvironmentState, entries, state_of
@@ -39,8 +39,6 @@ from trainmark.schema.precision import Precision
 from trainmark.schema.suite import Limits, Suite
 from trainmark.tasks import TASKS
 from trainmark.workload import BuiltinSource, find_gap, load_workloads
-
-INPUTS = "inputs.npz"
 
 ACCUMULATION = "accumulation"
 """The axis that the check sets to more than one part, which some frameworks do not support in FP16."""
@@ -164,12 +162,11 @@ def answer(
     inputs = Inputs((folder / INPUTS).absolute())
     check = _Check(question, run_env, folder, limits, announce, slots or Slots.of(1), reference, inputs)
     # A killed process may have left an incomplete file.
-    inputs.path.unlink(missing_ok=True)
+    inputs.remove()
     try:
         found = {framework: check.framework(framework) for framework in question.frameworks}
     finally:
-        # About 100 MB, which the seed can recreate.
-        inputs.path.unlink(missing_ok=True)
+        inputs.remove()
     observed = [each for each in found.values() if not isinstance(each, str)]
     certificate = certify(
         question.model,

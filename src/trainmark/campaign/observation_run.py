@@ -1,7 +1,9 @@
 """An observation run: a worker runs the three steps of the equivalence check and reports on them."""
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from shutil import rmtree
 from threading import Lock
 from typing import Generic, TypeVar
 
@@ -10,9 +12,10 @@ from pydantic import ValidationError
 from trainmark.campaign.run_environment import CannotStart, RunEnvironment, plan_run
 from trainmark.equivalence import worker_flags, write_inputs
 from trainmark.errors import plain_message
-from trainmark.execution import run_plan
+from trainmark.execution import is_shared, run_plan
 from trainmark.logs.events import read_events
-from trainmark.node import free_ports
+from trainmark.node import Host, HostError, HostOSError, free_ports, pack_folder
+from trainmark.placement import PlacementHost
 from trainmark.schema.case import Case
 from trainmark.schema.names import EVENTS
 from trainmark.schema.observation import Followed
@@ -33,18 +36,46 @@ class Observed(Generic[Steps]):
     device: str | None
 
 
+INPUTS = "inputs"
+"""The folder of the file that the workers of a check share; its name is also the file's, without the suffix."""
+
+
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """The file with the weights and batches of a check, which its workers share."""
+    """The file with the weights and batches of a check, alone in ``folder``; hosts without that folder get a copy."""
 
-    path: Path
+    folder: Path
+    _copies: list[tuple[Host, Path]] = field(default_factory=list)
     _lock: Lock = field(default_factory=Lock)
 
-    def write(self, case: Case) -> None:
-        """Write the file for the first worker that can start: it is as large as the model."""
+    def path_on(self, host: PlacementHost) -> Path:
+        """Return the file's path on a host."""
+        return host.directory(self.folder) / f"{INPUTS}.npz"
+
+    def write(self, case: Case, host: Host, placed: PlacementHost) -> None:
+        """Write the file if a host lacks it, for the first worker that can start: it is as large as the model.
+
+        Raises ``HostError`` or OSError if it cannot be written or sent.
+        """
+        there = self.path_on(placed).parent
         with self._lock:
-            if not self.path.exists():
-                write_inputs(case.model, self.path, rules=case.fixed_axes)
+            if not self.folder.exists():
+                self.folder.mkdir()
+                write_inputs(case.model, self.folder / f"{INPUTS}.npz", rules=case.fixed_axes)
+            if (host, there) not in self._copies and not is_shared(host, there, self.folder):
+                # A killed campaign may have left one.
+                host.remove(there)
+                with pack_folder(self.folder) as content:
+                    host.put_folder(there, content)
+                self._copies.append((host, there))
+
+    def remove(self) -> None:
+        """Remove the file and its copies: it may have 100 MB, which the seed can recreate."""
+        rmtree(self.folder, ignore_errors=True)
+        for host, there in self._copies:
+            with suppress(HostError, OSError):
+                host.remove(there)
+                host.remove_empty([there.parent, there.parent.parent])
 
 
 def observe(
@@ -54,10 +85,16 @@ def observe(
 
     ``form`` is ``Observation`` for a full report of the steps, or ``Followed`` for the change of the weights only.
     """
-    plan = _plan(case, run_env, folder.absolute(), inputs.path)
+    host, placed = run_env.placed[0]
+    plan = _plan(case, run_env, folder.absolute(), inputs.path_on(placed))
     if isinstance(plan, CannotStart):
         return plan.reason
-    inputs.write(case)
+    try:
+        inputs.write(case, host, placed)
+    except HostError as error:
+        return f"{Outcome.FAILED.value}: {error}"
+    except HostOSError as error:
+        return f"{Outcome.FAILED.value}: the inputs cannot be written on {host.name}: {error.strerror}"
     folder.mkdir(exist_ok=True)
     record = run_plan(plan, folder, limits, run_env.hosts, run_env.watch)
     if record.outcome is not Outcome.OK:

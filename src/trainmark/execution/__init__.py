@@ -15,7 +15,13 @@ if TYPE_CHECKING:
         require_empty,
         write_record,
     )
-    from trainmark.execution.runner import PreparationError, Preparer, check_expected_files, run_plan
+    from trainmark.execution.runner import (
+        PreparationError,
+        Preparer,
+        check_expected_files,
+        is_shared,
+        run_plan,
+    )
     from trainmark.node import Heartbeat
 
 __all__ = [
@@ -24,6 +30,7 @@ __all__ = [
     "Preparer",
     "ResultDirectory",
     "check_expected_files",
+    "is_shared",
     "name_on",
     "open_results",
     "read_record",
@@ -47,7 +54,7 @@ __getattr__ = attach(
             "require_empty",
             "write_record",
         ),
-        ".runner": ("PreparationError", "Preparer", "check_expected_files", "run_plan"),
+        ".runner": ("PreparationError", "Preparer", "check_expected_files", "is_shared", "run_plan"),
         "trainmark.node": ("Heartbeat",),
     },
 )
