@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from trainmark.measure.pooling import differences, fingerprint
+from trainmark.measure.pooling import count_environments, differences, fingerprint
 from trainmark.node.machine import Roots, collect, collect_node
 from trainmark.schema.manifest import (
     AcceleratorFacts,
@@ -92,6 +92,15 @@ def test_the_order_of_the_nodes_does_not_count_but_their_number_does() -> None:
     both = fingerprint(Manifest(nodes=(one, other)))
     assert fingerprint(Manifest(nodes=(other, one))) == both
     assert fingerprint(Manifest(nodes=(one,))) != both
+
+
+def test_more_nodes_of_one_kind_are_no_other_environment() -> None:
+    one, other = node(), node(hostname="b", collected=NOW + timedelta(1))
+    scaled = {str(number): Manifest(nodes=nodes) for number, nodes in enumerate([(one,), (one, other)])}
+    assert count_environments(scaled) == 1
+    newer = node(environment_lock="sha256:1")
+    assert count_environments({**scaled, "third": Manifest(nodes=(newer, other))}) == 2
+    assert count_environments({"of a later version": {}, "another": {}}) == 2
 
 
 def test_differences_name_the_path_and_both_sides() -> None:

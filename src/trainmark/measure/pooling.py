@@ -26,6 +26,17 @@ def fingerprint(manifest: Manifest) -> str:
     return "sha256:" + hashlib.sha256("\n".join(nodes).encode()).hexdigest()
 
 
+def count_environments(manifests: Mapping[str, StoredManifest]) -> int:
+    """Return the number of different environments; more nodes of the same kinds are no other environment."""
+    return len({_kinds(manifest) or key for key, manifest in manifests.items()})
+
+
+def _kinds(manifest: StoredManifest) -> frozenset[str]:
+    """Return the facts of each kind of node, by which runs are pooled; empty for a document of a later version."""
+    nodes = manifest.nodes if isinstance(manifest, Manifest) else ()
+    return frozenset(json.dumps(_pooled(node), sort_keys=True) for node in nodes)
+
+
 def environment_of(manifest: Manifest) -> Manifest:
     """Return the manifest without measured peaks, which belong to one run."""
     nodes = tuple(node.model_copy(update={"peaks": None}) for node in manifest.nodes)

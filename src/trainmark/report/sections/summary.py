@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from trainmark.measure import ratio
+from trainmark.measure.pooling import count_environments
 from trainmark.report.blocks import (
     Bar,
     Block,
@@ -350,8 +351,8 @@ def _reasons(context: Context) -> Iterator[tuple[str, str]]:
     few = [case for case in results.cases if case.estimate and case.estimate.interval is None]
     if few:
         yield say("distrust_no_interval", n=len(few)), "throughput"
-    if len(results.manifests) > 1:
-        yield say("distrust_environments", n=len(results.manifests)), "environment"
+    if (environments := count_environments(results.manifests)) > 1:
+        yield say("distrust_environments", n=environments), "environment"
     unknown = sum(run.measurement is not None and run.identity is None for _, run in context.runs())
     if unknown:
         yield say.count("distrust_identity", unknown), ""
