@@ -25,13 +25,18 @@ def measured(
     head: str = "",
     after: Callable[[int], float] = lambda _step: 0.0,
     steps: int = STEPS,
+    aside: str = "",
 ) -> Measurement:
-    """Measure a log whose steps print ``STEP_S`` seconds; after each the program does something else for a while."""
+    """Measure a log whose steps print ``STEP_S`` seconds; after each the program does something else for a while.
+
+    It prints ``aside`` about what takes a second or more.
+    """
     now, pieces = 1e9, [(1e9 - 1, b""), (1e9 - 0.5, head.encode())]
     for step in range(steps):
         now += STEP_S
         pieces.append((now, line.format(step=step, step_s=STEP_S).encode()))
         now += after(step)
+        pieces.append((now, aside.encode() if after(step) >= 1 else b""))
     return measure_command(folder, CommandOptions(), pieces)
 
 
@@ -50,11 +55,27 @@ def test_times_that_cover_the_whole_run_give_the_number(tmp_path: Path) -> None:
     assert found.printed_throughput is None
 
 
-def test_a_rare_validation_between_steps_is_not_in_the_number(tmp_path: Path) -> None:
-    found = measured(tmp_path, VISION, VISION_HEAD, lambda step: 5.0 if step % 300 == 250 else 0.0)
+@pytest.mark.parametrize(
+    "aside", ["Test: Acc@1 1.2 Acc@5 3.4\nTest: Total time 5 s\n", "saving checkpoint a.pth\n"]
+)
+def test_a_rare_validation_between_steps_is_not_in_the_number(tmp_path: Path, aside: str) -> None:
+    found = measured(
+        tmp_path, VISION, VISION_HEAD, lambda step: 5.0 if step % 300 == 250 else 0.0, aside=aside
+    )
 
     assert found.throughput == pytest.approx(BATCH / STEP_S, rel=2e-3)
+    assert found.paused_s == pytest.approx(10.0, rel=1e-2)
     assert not found.suspicions
+
+
+@pytest.mark.parametrize("pause_s", [1.1, 5.0])
+def test_a_pause_without_a_line_about_it_is_a_doubt(tmp_path: Path, pause_s: float) -> None:
+    """One of just under a second is in the number, with a doubt."""
+    found = measured(tmp_path, VISION, VISION_HEAD, lambda step: pause_s if step == 150 else 0.0, steps=300)
+
+    assert found.throughput == pytest.approx(BATCH / STEP_S, rel=2e-3)
+    assert "no line about a validation or a checkpoint for each" in doubts(found)["pauses"]
+    assert set(doubts(found)) == {"pauses"}
 
 
 def test_a_single_stall_is_named_as_the_cause(tmp_path: Path) -> None:

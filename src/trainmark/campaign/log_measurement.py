@@ -349,7 +349,7 @@ def _measurement_of(run: LoggedRun, first: RunLog) -> Measurement:
         run, work, timed, found.counted_unit
     )
     if found.counted_unit != EPOCHS_UNIT and not _validates_often(found):
-        result = by_wall_clock(read, result)
+        result = by_wall_clock(read, result, _explained_pauses(found))
     problems = (*read.problems, *result.problems)
     allowed = (Status.OK, Status.GUESSED) if card.log_format == AUTO_FORMAT else (Status.OK,)
     if result.value is None or result.status not in allowed:
@@ -363,6 +363,7 @@ def _measurement_of(run: LoggedRun, first: RunLog) -> Measurement:
         rule=result.rule,
         throughput=result.value,
         printed_throughput=result.printed,
+        paused_s=result.paused_s or None,
         samples=None,
         window_s=None if window is None else window[1] - window[0],
         window_at=None if window is None else window[0],
@@ -386,7 +387,13 @@ def _measurement_of(run: LoggedRun, first: RunLog) -> Measurement:
     )
 
 
-_VALIDATION = re.compile(rb"(?im)^.*?(?<![a-z])(?:val(?:id\w*)?|eval\w*|test(?:ing)?)(?![a-z]).*$")
+_VALIDATES = rb"val(?:id\w*)?|eval\w*|test(?:ing)?"
+_VALIDATION = re.compile(rb"(?im)^.*?(?<![a-z])(?:" + _VALIDATES + rb")(?![a-z]).*$")
+_SAVES = rb"checkpoint\w*|ckpts?|sav(?:e[ds]?|ing)"
+_PAUSING = re.compile(
+    rb"(?im)(?:^(?!\+ ).*?(?<![a-z])(?:" + _VALIDATES + rb"|" + _SAVES + rb")(?![a-z]).*\n?)+"
+)
+"""Neighbouring lines about a validation or a checkpoint, but for the command."""
 
 
 def _validates_often(found: RunLog) -> bool:
@@ -396,6 +403,11 @@ def _validates_often(found: RunLog) -> bool:
     """
     text = b"".join(piece for _, piece in found.arrived[1:])
     return 2 * len(_VALIDATION.findall(text)) >= found.parsed.records.count
+
+
+def _explained_pauses(found: RunLog) -> int:
+    """Return how often the log has lines about other work than training."""
+    return len(_PAUSING.findall(b"".join(piece for _, piece in found.arrived)))
 
 
 def _measured_by_work(

@@ -569,7 +569,8 @@ def _number(estimate: Estimate, first: Measurement, measured: list[RunResult]) -
         else "the program's own figure for its whole training, warm-up included"
     )
     steady = {True: "steady", False: "not steady", None: "steadiness not known"}[first.steadiness.steady]
-    wall = "" if first.window_s is None else f", {first.window_s:.3g} s of wall time"
+    pauses = "" if first.paused_s is None else f", {first.paused_s:.3g} s of it pauses that are left out"
+    wall = "" if first.window_s is None else f", {first.window_s:.3g} s of wall time{pauses}"
     return f"{significant(estimate.median)}{within}   {runs}, {records}, {steady}{wall}"
 
 

@@ -225,7 +225,7 @@ def _rank_wait(facts: BoundFacts) -> Reading | None:
     if ranks is not None and ranks.waits is None and any(rank.pass_s for rank in ranks.ranks):
         return Reading(
             None,
-            "a rank's own pass takes longer after the window than a whole step in it, so something disturbed its timing",
+            "a rank's own pass takes longer after the window than a whole step in it, so its timing was disturbed",
         )
     if ranks is None or ranks.waits is None:
         return Reading(None, "the ranks do not report how long they wait for each other")

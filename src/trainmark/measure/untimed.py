@@ -105,19 +105,20 @@ def _same_records(log: ParsedLog, skipped: int) -> tuple[Floats, Floats, int, fl
     return np.concatenate(printed), np.concatenate(clock), parts, slack_s
 
 
-def by_wall_clock(log: ParsedLog, result: RuleResult) -> RuleResult:
+def by_wall_clock(log: ParsedLog, result: RuleResult, explained: int = 0) -> RuleResult:
     """Return the result of trainmark's own rule with the time that passes between the steps which ``log`` times.
 
-    The clock is that of the records. Other rules are those of publishers, and stay as they are.
+    The clock is that of the records. ``explained`` is the number of pauses that the log has a reason for. Other rules
+    are those of publishers, and stay as they are.
     """
     if result.value is None or result.rule != RuleKind.WINDOW:
         return result
     found = untimed(log, result.skipped)
     if found is None:
         return result
-    pauses = _pauses(found)
+    pauses = _pauses(found, explained)
     if not found.share:
-        return replace(result, problems=(*result.problems, *pauses))
+        return replace(result, problems=(*result.problems, *pauses), paused_s=found.paused_s)
     factor = found.printed_s / found.clock_s
     value = result.value * factor
     others = tuple(one for one in result.problems if one.code != _DISAGREE)
@@ -128,7 +129,14 @@ def by_wall_clock(log: ParsedLog, result: RuleResult) -> RuleResult:
         by_others = tuple(one for one in witnesses if one.name != _STAMPS)
         others = (*others, *disagreement(log, value, by_others, reported))
     problems = (*others, _left_out(found, result.value), *pauses)
-    return replace(result, value=value, problems=problems, witnesses=witnesses, printed=result.value)
+    return replace(
+        result,
+        value=value,
+        problems=problems,
+        witnesses=witnesses,
+        printed=result.value,
+        paused_s=found.paused_s,
+    )
 
 
 def _scaled(witness: Witness, factor: float) -> Witness:
@@ -156,13 +164,18 @@ def _left_out(found: Untimed, printed: float) -> Problem:
     return Problem("untimed", sentence, Severity.of_effect(found.share))
 
 
-def _pauses(found: Untimed) -> tuple[Problem, ...]:
-    """Return the doubt about pauses that are frequent, so that they may be a part of training."""
+def _pauses(found: Untimed, explained: int) -> tuple[Problem, ...]:
+    """Return the doubt about pauses that may be a part of training: frequent ones, or more than are ``explained``."""
     records, share = found.pauses + found.intervals, found.paused_s / found.window_s
-    if found.pauses <= _MOST_PAUSES * records or share <= MOST_OF_A_NOTE:
+    is_explained = found.pauses <= explained
+    if share <= MOST_OF_A_NOTE or (is_explained and found.pauses <= _MOST_PAUSES * records):
         return ()
+    unexplained = (
+        "" if is_explained else ", and the log has no line about a validation or a checkpoint for each"
+    )
     sentence = (
         f"before {found.pauses} of {records} records the program pauses, for {share:.0%} of the window, which its "
-        f"times and the number leave out: if it waits for data there, the rate is {share:.0%} lower"
+        f"times and the number leave out{unexplained}: if it waits for data or stalls there, the rate is {share:.0%} "
+        "lower"
     )
     return (Problem("pauses", sentence),)

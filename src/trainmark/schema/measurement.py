@@ -250,12 +250,14 @@ class Measurement(Frozen):
     ``peak_memory_bytes`` has one value per rank. ``witnessed`` are the facts that another program's log states
     itself: its format, model, precision, devices and batch. ``printed_throughput`` is the number by the times that such
     a log prints, if ``throughput`` is by the arrival of its lines because these times leave out a part of the window.
+    ``paused_s`` are the seconds of the window that it leaves out, since they are pauses between the steps.
     """
 
     unit: str
     rule: str
     throughput: float
     printed_throughput: float | None = None
+    paused_s: float | None = None
     samples: int | None
     work: Mapping[str, int] = Field(default_factory=dict)
     window_s: PositiveFloat | None

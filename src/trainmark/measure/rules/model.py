@@ -31,7 +31,8 @@ class RuleResult:
     ``value`` is in the log's unit per second over all devices, or ``None`` with a ``status`` other than ``ok``
     and the reason in ``problems``; ``needs`` are the flags of ``trainmark parse`` that would supply missing facts.
     ``skipped`` and ``used`` count records. ``witnesses`` are all ways to the number that the log allows.
-    ``printed`` is the value by the program's own times, if ``value`` is by a clock that contradicts them.
+    ``printed`` is the value by the program's own times, if ``value`` is by a clock that contradicts them, and
+    ``paused_s`` the seconds of pauses between the steps that it leaves out.
     """
 
     rule: str
@@ -43,6 +44,7 @@ class RuleResult:
     needs: tuple[str, ...] = ()
     witnesses: tuple[Witness, ...] = ()
     printed: float | None = None
+    paused_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
