@@ -262,7 +262,7 @@ def test_a_baseline_without_a_case_is_left_out_of_it_with_the_reason(results: Re
     found = compare(days, table_of(results, STILL, STILL))
     assert [case.reason for case in found.cases] == [
         None,
-        "not all baselines are compared: baseline 2 has only one run",
+        "not all baselines are compared: baseline 2 has only one run, but an interval needs 3 (`repeats`)",
     ]
     assert found.judged == 2
 

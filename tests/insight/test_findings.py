@@ -9,8 +9,9 @@ from trainmark.files import write_atomically
 from trainmark.insight import find, judged
 from trainmark.measure import estimate, speedup
 from trainmark.node.machine import collect
+from trainmark.report.language import Language, catalogue
 from trainmark.schema.manifest import Manifest
-from trainmark.schema.measurement import About, Measurement, Parameters, Steadiness, Suspicion
+from trainmark.schema.measurement import About, Measurement, NoInterval, Parameters, Steadiness, Suspicion
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.ranks import AllReduce, RankTime, RankTimes
 from trainmark.schema.results import CaseResult, RatioKind, RequirementVerdict, Results, RunResult
@@ -323,6 +324,29 @@ def test_an_efficiency_is_of_the_smallest_scale_and_nothing_is_required_of_that(
     assert (found.verdict, round(found.value or 0, 2)) == (RequirementVerdict.MET, 0.9)
     ((_, verdict, _),) = judge(on_devices(old), Requirement(efficiency=0.99))
     assert verdict == "missed"
+
+
+@pytest.mark.parametrize("reason", list(NoInterval))
+@pytest.mark.parametrize("language", list(Language))
+def test_a_missing_interval_has_its_reason_in_every_language(
+    old: Results, reason: NoInterval, language: Language
+) -> None:
+    results = on_devices(old)
+    cases = tuple(
+        case.model_copy(
+            update={"estimate": case.estimate.model_copy(update={"interval": None, "no_interval": reason})}
+        )
+        for case in results.cases
+        if case.estimate is not None
+    )
+    lacking = results.model_copy(update={"cases": cases})
+    required = Requirement(throughput=f"1 {results.cases[0].unit}"), Requirement(efficiency=0.5)
+    sentences = [sentence for _, _, sentence in judge(lacking, *required)]
+    assert f"there is no interval, as the case {reason.in_words}" in sentences[0]
+    assert f"there is no interval, as one of the cases {reason.in_words}" in sentences[-1]
+    translated = [catalogue(language).translated(sentence) for sentence in sentences]
+    assert (translated == sentences) is (language is Language.EN)
+    assert not any("interval" in sentence for sentence in translated) or language is Language.EN
 
 
 def test_an_efficiency_without_another_scale_is_not_met(old: Results) -> None:

@@ -32,7 +32,7 @@ from trainmark.schema.case import Case, value_text
 from trainmark.schema.certificate import failing
 from trainmark.schema.comparison import CHANGES
 from trainmark.schema.energy import EnergySource
-from trainmark.schema.measurement import About, Estimate, Measurement, ModelFlops, NoInterval, Suspicion
+from trainmark.schema.measurement import About, Estimate, Measurement, ModelFlops, Suspicion
 from trainmark.schema.names import COMMAND_CARD, COMMAND_SUITE, EPOCHS_UNIT, LOG, RESULTS, RUNS, STEPS_UNIT
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.results import (
@@ -366,15 +366,6 @@ def _findings(results: Results, case: str) -> _Findings:
     )
 
 
-_TOO_FEW = {
-    NoInterval.ONE_RUN: "one run: it needs at least 3 (--repeats 3)",
-    NoInterval.TWO_RUNS: "two runs: it needs at least 3 (--repeats 3)",
-    NoInterval.EQUAL_RUNS: "all runs have the same number, to the last printed digit",
-    NoInterval.STEPS_DIFFER: "the runs measured different numbers of steps",
-    NoInterval.MACHINES_DIFFER: "the runs were measured on different machines",
-}
-
-
 def _per_device(found: PerDeviceFinding) -> str:
     within = (
         ""
@@ -447,7 +438,8 @@ def _case_lines(case: CaseResult, found: _Findings) -> Iterator[tuple[str, str]]
     yield from _clocks(measured)
     yield from _inspections(measured)
     if case.estimate.interval is None:
-        why = found.no_interval or _TOO_FEW.get(case.estimate.no_interval or NoInterval.ONE_RUN)
+        known = case.estimate.no_interval
+        why = found.no_interval or (None if known is None else f"the case {known.in_words}")
         if why is not None:
             yield "no interval", why
     yield from _required(found.requirements)

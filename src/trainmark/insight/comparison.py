@@ -39,21 +39,10 @@ from trainmark.schema.comparison import (
 )
 from trainmark.schema.energy import EnergyRatio
 from trainmark.schema.manifest import Manifest
-from trainmark.schema.measurement import Estimate, NoInterval, Ratio
+from trainmark.schema.measurement import Estimate, Ratio
 from trainmark.schema.names import RUNS
 from trainmark.schema.outcome import Part, PartName
 from trainmark.schema.results import CaseResult, Results, RunResult, pooled
-
-WHY_NO_INTERVAL = {
-    NoInterval.ONE_RUN: "has only one run",
-    NoInterval.TWO_RUNS: "has two runs, too few to estimate their variation",
-    NoInterval.EQUAL_RUNS: "has runs with exactly equal numbers, so their variation is unknown",
-    NoInterval.RUNS_DISAGREE: "has runs whose rates differ by more than a factor of 1.5",
-    NoInterval.SPOILED: "has only runs that were disturbed by their machine",
-    NoInterval.STEPS_DIFFER: "has runs with different numbers of steps",
-    NoInterval.MACHINES_DIFFER: "has runs on different machines",
-}
-"""The end of a sentence about a side whose number has no interval."""
 
 _POOLABLE = ("os.", "virtualisation.", "container", "variables.", "trainmark", "git.commit", "git.dirty")
 """Facts of a node that may differ between pooled runs but may still explain a difference."""
@@ -413,7 +402,7 @@ def _counted_by(case: CaseResult, what: str) -> set[str]:
 
 def _without_interval(row: Row) -> str:
     reasons = [
-        f"the {side} {WHY_NO_INTERVAL[case.estimate.no_interval]}"
+        f"the {side} {case.estimate.no_interval.in_words}"
         for side, case in zip(Side, (row.baseline, row.candidate), strict=True)
         if case.estimate is not None and case.estimate.no_interval is not None
     ]
@@ -429,7 +418,7 @@ def _left_out(row: Row) -> str | None:
         elif case.estimate is None:
             reasons.append(f"baseline {number} has no number: {case.outcome}")
         elif case.estimate.interval is None and case.estimate.no_interval is not None:
-            reasons.append(f"baseline {number} {WHY_NO_INTERVAL[case.estimate.no_interval]}")
+            reasons.append(f"baseline {number} {case.estimate.no_interval.in_words}")
     return f"not all baselines are compared: {'; '.join(reasons)}" if reasons else None
 
 

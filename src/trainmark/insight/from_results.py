@@ -8,7 +8,6 @@ from statistics import median
 
 from trainmark.errors import InputError
 from trainmark.insight.bound import bound_of, judge_bounds
-from trainmark.insight.comparison import WHY_NO_INTERVAL
 from trainmark.insight.from_log import manifest_readings, run_from_log
 from trainmark.insight.profiles import profiled_side
 from trainmark.insight.recipe import Reading, StatedRecipe, recipe_from
@@ -56,7 +55,7 @@ def run_from_case(results: Results, case: CaseResult, name: str, folder: Path | 
         data_wait=waits[len(waits) // 2] if waits else None,
         doubts=tuple(dict.fromkeys(doubts)) or _no_number(case),
         noise=0.0 if estimate is None else estimate.half_width or _noise_of_records(runs, folder),
-        unrepeated=WHY_NO_INTERVAL[estimate.no_interval]
+        unrepeated=estimate.no_interval.in_words
         if estimate is not None and estimate.no_interval is not None
         else None,
         bound=next(iter(judge_bounds([case], results.manifests)), None),

@@ -30,16 +30,6 @@ class _Measured:
     problem: str = ""
 
 
-_NO_INTERVAL = {
-    NoInterval.ONE_RUN: "it needs at least 3 runs",
-    NoInterval.TWO_RUNS: "it needs at least 3 runs",
-    NoInterval.RUNS_DISAGREE: "the runs differ too much: it needs at least 6",
-    NoInterval.SPOILED: "the machine disturbed the runs",
-    NoInterval.STEPS_DIFFER: "the runs measured different numbers of steps",
-    NoInterval.MACHINES_DIFFER: "the runs were made on different machines",
-}
-
-
 def judge_requirements(results: Results, doubted: Collection[str]) -> Iterator[RequirementFinding]:
     """Yield the verdict on each required quantity of each selected case; ``doubted`` are the cases in doubt."""
     for required in results.require:
@@ -157,8 +147,9 @@ def _verdict(required: float, found: _Measured, doubted: Collection[str]) -> tup
     if found.value is None:
         return undecided, found.problem
     if found.interval is None:
-        why = _NO_INTERVAL.get(found.no_interval) if found.no_interval is not None else None
-        return undecided, f"there is no interval, as {why}" if why else "there is no interval"
+        whose = "the case" if len(found.cases) == 1 else "one of the cases"
+        why = "" if found.no_interval is None else f", as {whose} {found.no_interval.in_words}"
+        return undecided, f"there is no interval{why}"
     if found.interval.high < required:
         return RequirementVerdict.MISSED, ""
     if found.interval.low < required:

@@ -343,6 +343,24 @@ class NoInterval(StrEnum):
     MACHINES_DIFFER = "machines-differ"
     """They were measured on different machines: an interval covers only one."""
 
+    @property
+    def in_words(self) -> str:
+        """The end of a sentence about a case or a side without an interval."""
+        return _WITHOUT_INTERVAL[self]
+
+
+_WITHOUT_INTERVAL = {
+    NoInterval.ONE_RUN: "has only one run, but an interval needs 3 (`repeats`)",
+    NoInterval.TWO_RUNS: "has two runs, but an interval needs 3 (`repeats`)",
+    NoInterval.EQUAL_RUNS: "has runs with exactly equal numbers, so their variation is unknown",
+    NoInterval.RUNS_DISAGREE: (
+        "has runs whose rates differ by more than a factor of 1.5, but an interval needs 6 (`repeats`)"
+    ),
+    NoInterval.SPOILED: "has only runs that were disturbed by their machine",
+    NoInterval.STEPS_DIFFER: "has runs with different numbers of steps",
+    NoInterval.MACHINES_DIFFER: "has runs on different machines",
+}
+
 
 class Estimate(Frozen):
     """The throughput of a case over its runs (unit/s), and its uncertainty; ``std`` is the sample's (n-1).
