@@ -431,6 +431,54 @@ _GLOG = "I0301 12:{:02}:{:02}.{:06} 1400235 "
             "samples/s",
             id="step-with-a-generation",
         ),
+        pytest.param(  # RWKV-LM
+            "".join(
+                f"\rEpoch 0: {at // 4}%|##  | {at}/400 [{at // 60:02}:{at % 60:02}<05:00,  1.00it/s, loss=4.123, "
+                f"REAL it/s=1.000, Kt/s=262.{at % 3}]"
+                for at in range(11, 388)
+            )
+            + "\n",
+            Facts(),
+            262_100,
+            "tokens/s",
+            id="thousands-behind-a-bar",
+        ),
+        pytest.param(  # DeepSpeed-Chat, step 1
+            _block(
+                lambda at: (
+                    f"Epoch: 0, Step: {at}, Rank: 0, loss = 2.{at:02}\n"
+                    f"Model Parameters: 1.429 B, Latency: 0.50s, TFLOPs: 45.10, Samples/sec: {256 + at % 3}.00, "
+                    "Time/seq 0.00s, Batch Size: 128, Sequence Length: 512"
+                )
+            ),
+            Facts(),
+            257,
+            "samples/s",
+            id="latency-of-a-step",
+        ),
+        pytest.param(  # PaddleSpeech
+            _block(
+                lambda at: (
+                    f"[INFO] [trainer.py:214] - Train: Rank: 0, epoch: 0, step: {100 * at}, loss: 1.{at}, "
+                    f"batch_size: 32, ips: {64 + at % 3}.0 samples/s"
+                )
+            ),
+            Facts(gpus=4),
+            4 * 65,
+            "samples/s",
+            id="rate-of-the-named-rank",
+        ),
+        pytest.param(  # V-JEPA 2: a mean that is near its end in the last line, and far from it on average
+            _block(
+                lambda at: (
+                    f"[1, {10 * at:5}] loss: 0.5{at:02} [mem: 1.2e+04] [iter: {500 * (1 + 10 / (10 * at)):.1f} ms]"
+                )
+            ),
+            _ONE,
+            32,
+            "samples/s",
+            id="mean-that-has-arrived",
+        ),
     ],
 )
 def test_lines_of_public_programs_are_guessed(
@@ -1469,3 +1517,35 @@ def test_rates_of_tagged_ranks_may_be_each_ranks_own(tag: str) -> None:
     assert log.status is Status.GUESSED
     (doubt,) = (one.message for one in log.problems if one.code == "guessed")
     assert doubt.count("if each prints its own rate, all are 4 times as fast") == 1
+
+
+@pytest.mark.parametrize(
+    ("form", "whose"),
+    [
+        (
+            lambda rank, at: f"[rank{rank}] iter {at} | loss 2.1 | {8 + at % 3 / 10:.2f} samples/s",
+            "one device",
+        ),
+        (
+            lambda rank, at: f"[rank{rank}] iter {at} | loss 2.1 | {32 + at % 3 / 10:.2f} samples/s",
+            "all devices",
+        ),
+        (
+            lambda rank, at: f"rank: {rank}, iter {at} | loss 2.1 | {32 + at % 3 / 10:.2f} samples/s",
+            "all devices",
+        ),
+    ],
+)
+def test_the_clock_and_the_batch_show_whose_the_rates_are(
+    tmp_path: Path, form: Callable[[int, int], str], whose: str
+) -> None:
+    lines = (
+        f"{_START + timedelta(seconds=2 * at):%Y-%m-%d %H:%M:%S} {form(rank, at)}\n"
+        for at in range(1, 90)
+        for rank in range(4)
+    )
+
+    row = _row(tmp_path, "".join(lines), Facts(gpus=4, batch_per_device=16))
+
+    assert row["throughput"] == pytest.approx(32, rel=0.02)
+    assert f"is samples/s of {whose}" in row["problems"][0]["message"]

@@ -160,9 +160,12 @@ def dll_parameters(context: LogContext) -> dict[str, str]:
 
 
 def namespace_arguments(context: LogContext) -> dict[str, str]:
-    """Return the arguments of a printed ``argparse`` ``Namespace(key=value, …)`` as strings; never evaluated."""
+    """Return the arguments of a printed ``argparse`` ``Namespace(key=value, …)`` as strings; never evaluated.
+
+    MAE prints each in a line of its own, which ends with a comma.
+    """
     found: dict[str, str] = {}
-    for body in re.findall(rb"Namespace\(([^\n]*)\)", context.text):
+    for body in re.findall(rb"Namespace\(((?:[^\n]*,\r?\n)*[^\n]*)\)", context.text):
         for key, value in re.findall(rb"(\w+)=('[^']*'|\"[^\"]*\"|\[[^\]]*\]|[^,()\s]+)", body):
             found.setdefault(_word(key), _word(value).strip("'\""))
     return found

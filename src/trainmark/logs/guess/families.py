@@ -51,9 +51,12 @@ _PER_DEVICE = re.compile(rf"(?:/ ?|per[ _]?){_DEVICE}|device/|\btgs\b|\blocal_")
 _UNIT_PER_DEVICE = re.compile(rf" ?[a-z%]+(?:/[a-z]+)*,? ?[(\[]?(?:per[ _-]?|/ ?|each ){_DEVICE}")
 _PER_NODE = re.compile(r"(?:/|per[ _-]?)(?:node|host|machine)\b")
 _OF_SEVERAL = re.compile(r"(?:^|[\W_])(?:steps|iters|iterations|batches|updates)(?: (?:took|in|time))?\W*$")
+_RANK = re.compile(r"(?:.*[^\w-])?rank\W*")
+_TAG = re.compile(r"\W*\w*\W*")
+_OF_ALL = re.compile(r"(?:^|[\W_])(?:global|overall|total|all)(?:[\W_]|$)")
 _PREFERENCE = (
     re.compile(r"(?:^|[\W_])(?:current|curr|cur|instant\w*)(?:[\W_]|$)"),
-    re.compile(r"(?:^|[\W_])(?:global|overall|total|all)(?:[\W_]|$)"),
+    _OF_ALL,
     re.compile(r"(?:^|[\W_])(?:step|iter(?:ation)?|batch|update)(?:[\W_]|$)"),
 )
 _AVERAGE = re.compile(
@@ -172,6 +175,8 @@ _RULE = re.compile("[\u2500-\u257f]")
 _UNIT_OF_CELL = re.compile(rb"^ ?(?:[KMGBkmg]|m?s|it/s)(?![\w/])")
 """The unit behind a number of a table, which is no word beside it."""
 _COLUMN = re.compile(r"\s*\|\s*|\t|,\s*|\s+")
+_KILO = re.compile(rf"(?:^|[\W_])k(?= ?(?:{COUNTED}|t)(?:/|ps\b| per ))")
+"""The letter for thousands at the beginning of a name: ``Kt/s=16.4``."""
 _UNIT = re.compile(
     rf" ?(?:[KMGBkmg](?: (?=[A-Za-z]+/)|(?={COUNTED}(?:/|ps\b))))?"
     r"([A-Za-z]+(?: per [A-Za-z]+){1,2}|(?:m?s|sec(?:ond)?s?) (?:step|iter(?:ation)?|it|batch|update)(?= *(?:[,;|)]|$))"
@@ -281,6 +286,16 @@ def preference(name: str) -> int:
     return rank + (last + 1 if _AVERAGE.search(name) else 0)
 
 
+def is_of_all(name: str) -> bool:
+    """Return whether a figure called ``name`` is that of all devices by its words: ``global_tps``."""
+    return _OF_ALL.search(name) is not None
+
+
+def is_rank_name(name: str) -> bool:
+    """Return whether ``name`` is that of the rank that prints the line."""
+    return _RANK.fullmatch(name) is not None
+
+
 def is_of_several_steps(name: str) -> bool:
     """Return whether a time called ``name`` is that of as many steps as the number before it: ``10 steps took``."""
     return _OF_SEVERAL.search(name) is not None
@@ -302,6 +317,7 @@ def meaning_of(name: str, unit: str, after: str = "") -> Meant | None:
 
 
 def _meaning(name: str, unit: str, after: str) -> Meant | None:
+    name = _KILO.sub(" ", name)
     about = f"{name} {unit}"
     per_device = _PER_DEVICE.search(about) is not None or _UNIT_PER_DEVICE.match(after.lower()) is not None
     if _STEPS_PER_S.search(about):
@@ -388,6 +404,16 @@ class Place:
         """The letter for thousands, millions or more directly after the number; empty if there is none."""
         match = _SUFFIX.match(self.after) or _THOUSANDS.match(self.after)
         return match[1] if match else ""
+
+    @property
+    def is_in_thousands(self) -> bool:
+        """True if the name says that the number counts thousands: ``Kt/s=16.4``."""
+        return _KILO.search(self.name) is not None
+
+
+def is_tag(place: Place) -> bool:
+    """Return whether the first number of a line has one word before it, as ``[rank 0]`` of a launcher has."""
+    return _TAG.fullmatch(place.before) is not None
 
 
 class _Row(NamedTuple):

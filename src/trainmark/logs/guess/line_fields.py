@@ -16,8 +16,11 @@ from trainmark.logs.guess.families import (
     is_batch_name,
     is_counter_name,
     is_epoch_name,
+    is_of_all,
     is_of_several_steps,
     is_per_step,
+    is_rank_name,
+    is_tag,
     meaning_of,
     meaning_of_duration,
     preference,
@@ -68,6 +71,11 @@ def has_rate(fields: Fields) -> bool:
     return any(one.field in ("rate", "steps_per_s") for one in fields.meant.values())
 
 
+def counts_samples(fields: Fields) -> bool:
+    """Return whether the lines print a speed of samples or tokens."""
+    return any(one.field == "rate" for one in fields.meant.values())
+
+
 def find_fields(family: Family) -> Fields | None:
     """Return the counter and the other fields of a family; None without a counter or a time, and if it is misread."""
     if family.misread:
@@ -92,7 +100,7 @@ def find_fields(family: Family) -> Fields | None:
     meant = _meanings(family, counter, epoch)
     meant = _with_several_steps(family, counter, meant)
     meant = _only_consistent(family, counter, meant)
-    counter, meant = _with_consumed(family, counter, meant)
+    counter, meant = _with_consumed(family, counter, _of_named_rank(family, meant))
     rated = any(one.field in ("rate", "steps_per_s") for one in meant.values())
     timed = any(one.field in SECONDS for one in meant.values())
     if not (named or epochs or rated or (timed and has_loss(family))):
@@ -113,6 +121,28 @@ def find_fields(family: Family) -> Fields | None:
     return Fields(
         counter, meant, counts_epochs=bool(epochs) and not rated, epoch=epoch, restarts=bool(restarting)
     )
+
+
+def _of_named_rank(family: Family, meant: dict[int, Meant]) -> dict[int, Meant]:
+    """Return the fields with a speed as that of the rank which the program names in its lines: ``Rank: 0, step: 7``.
+
+    A tag before the line (``[rank 0] step 7``) may be a launcher's, and does not tell.
+    """
+    if any(one.per_device or one.per_node for one in meant.values()):
+        return meant
+    first = family.places[0]
+    line = np.cumsum(["\n" in place.after for place in family.places])
+    of_rank = {
+        int(line[at])
+        for at, place in enumerate(family.places)
+        if is_rank_name(place.name) and not _differs(place.values) and not (place is first and is_tag(place))
+    }
+    return {
+        at: replace(one, per_device=True)
+        if one.field == "rate" and line[at] in of_rank and not is_of_all(family.places[at].name)
+        else one
+        for at, one in meant.items()
+    }
 
 
 def _times_per_step(family: Family, meant: Mapping[int, Meant]) -> dict[int, Meant]:
@@ -445,7 +475,7 @@ def _is_mean_since_start(family: Family, counter: int, at: int, found: Meant) ->
         return False
     usual = median(between)
     is_steady = usual > 0 and median(np.abs(between / usual - 1)) < _SAME
-    return bool(is_steady and abs(means[-1] / usual - 1) > _ROUNDED)
+    return bool(is_steady and max(abs(means[-1] / usual - 1), abs(means.mean() / usual - 1)) > _ROUNDED)
 
 
 def _follows_clock(passed_s: Floats, covered: Floats, means: Floats) -> bool:

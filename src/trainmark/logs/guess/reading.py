@@ -33,6 +33,7 @@ from trainmark.logs.guess.families import (
 from trainmark.logs.guess.line_fields import (
     SECONDS,
     Fields,
+    counts_samples,
     counts_without_time,
     find_fields,
     has_loss,
@@ -42,6 +43,7 @@ from trainmark.logs.guess.line_fields import (
     units_behind,
     with_own_clock,
 )
+from trainmark.logs.intervals import measure_timing
 from trainmark.logs.model import Floats, Scope, Witness, median
 from trainmark.logs.records import HEAD_BYTES
 from trainmark.logs.transport import DamagedError, longest_rank, strip_colours, unpack
@@ -66,12 +68,14 @@ _LONGEST_HEAD = 1e9
 _OF_A_STEP = re.compile(r"step|batch|iter|update")
 """In the name of a time that is that of one step."""
 _LOADS = re.compile(r"\W*(?:load|fetch|read|writ|sav|cop[iy])(?:ing|ed)\b", re.IGNORECASE)
+_LATENCY = re.compile(r"\blatency\b", re.IGNORECASE)
 _TRAINS = re.compile(r"(?<![^\W_])(?:train|(?:global|optimizer)[_ ]step\b)", re.IGNORECASE)
 """In lines of training, whatever else they are about: ``Global step 7: {'timing/generation': 35.4``."""
 _OF_BOTH = 10
 """Lines with words of training and of other work, such as a validation by ``train.py:7``, are used after others."""
 _OF_A_PART = re.compile(r"\bmicro[ _-]?(?:batch|step)", re.IGNORECASE)
 """In the lines of each micro-batch, which are used only if no line is of a whole step."""
+_BARE_BAR = "||"
 _IS_BAR = re.compile(r"#%\|\|")
 """A progress bar in the text of a family, whose numbers are left out."""
 _BEFORE = 24
@@ -79,6 +83,7 @@ _BEFORE = 24
 _POWERS_OF_A_BATCH = 32
 """Programs print after 10, 50 or 100 steps; a rise that this divides is one of samples, such as 10 batches of 64."""
 _FEWEST_OF_A_BATCH = 2
+_FIRST_RECORDS = 4096
 NAME = "guessed"
 
 
@@ -86,7 +91,7 @@ def guess_format(text: bytes) -> Guess | None:
     """Return a guess from the first part of an unknown log; None if no family of lines counts something with a time.
 
     Lines that count epochs are used only if no line counts steps. A progress bar is used before other lines, unless
-    these print a rate.
+    these, or the words behind the bar, print a rate.
     """
     bar = guess_bar(text)
     best: tuple[float, Guess] | None = None
@@ -99,6 +104,10 @@ def guess_format(text: bytes) -> Guess | None:
         found = find_fields(family)
         if found is None:
             continue
+        if _IS_BAR.search(family.text):
+            found = _behind_bar(found)
+            if found is None:
+                continue
         guess = _propose(family, found)
         rated = has_rate(found)
         weight = float(family.count * (3 if rated else 1))
@@ -106,7 +115,7 @@ def guess_format(text: bytes) -> Guess | None:
             weight /= _LONGEST_HEAD
         if NOT_TRAINING.search(family.text):
             weight /= _OF_BOTH
-        if bar is not None and (not rated or _IS_BAR.search(family.text)):
+        if bar is not None and not rated:
             continue
         if best is None or weight > best[0]:
             best = weight, guess
@@ -117,6 +126,14 @@ def guess_format(text: bytes) -> Guess | None:
     if used is not None and best is not None:
         return _with_twins(best[1], *used, known)
     return bar
+
+
+def _behind_bar(fields: Fields) -> Fields | None:
+    """Return the fields of lines with a bar without its own time and mean speed; None if no words print a speed."""
+    if not counts_samples(fields):
+        return None
+    meant = {at: one for at, one in fields.meant.items() if one.field in ("rate", "consumed")}
+    return replace(fields, meant=meant)
 
 
 def find_misread(text: bytes) -> str | None:
@@ -181,7 +198,9 @@ def _is_other_work(family: Family) -> bool:
     """Return whether the words of the lines are those of evaluation or inference, or begin with those of loading."""
     if _LOADS.match(family.text):
         return True
-    return NOT_TRAINING.search(family.text) is not None and not _TRAINS.search(family.text)
+    # DeepSpeed-Chat calls the time of a step its latency.
+    other = NOT_TRAINING.search(_LATENCY.sub("", family.text) if has_loss(family) else family.text)
+    return other is not None and not _TRAINS.search(family.text)
 
 
 def _guess_block(known: Sequence[Family], alone: Guess | None) -> Guess | None:
@@ -381,6 +400,8 @@ def _field_name(found: Meant) -> str:
 def _field(name: str, place: Place) -> str:
     if place.is_duration:
         return "{elapsed}"
+    if place.is_in_thousands and name == "rate":
+        return r"(?P<rate_thousands>[\d.]+)"
     if place.suffix and name in ("rate", "average_rate", "consumed"):
         return f"{{{name}:K}}"
     return f"{{{name}{place.grouping if name in ('rate', 'step', 'consumed') else ''}}}"
@@ -399,6 +420,8 @@ def _unit_behind(after: str, unit: str) -> str:
 
 
 def _escape(text: str) -> str:
+    if _BARE_BAR in text:
+        return r"\|[^|\n]*\|".join(map(_escape, text.split(_BARE_BAR)))
     return (
         re.sub(r"(?:\\ )+", " +", re.escape(text))
         .replace("\\/", "/")
@@ -488,7 +511,8 @@ def _agreement(family: Family, fields: Fields) -> str | None:
     time = next((at for at, one in fields.meant.items() if one.field in SECONDS), None)
     if rate is None or time is None:
         return None
-    scale = SECONDS[fields.meant[time].field] * _SUFFIXES.get(family.places[rate].suffix.lower(), 1.0)
+    suffix = "k" if family.places[rate].is_in_thousands else family.places[rate].suffix.lower()
+    scale = SECONDS[fields.meant[time].field] * _SUFFIXES.get(suffix, 1.0)
     work = family.places[rate].values * family.places[time].values * scale
     middle = median(work)
     if middle > 0 and median(np.abs(work / middle - 1)) < _CLOSE:
@@ -538,8 +562,10 @@ def read_guessed(
     known = proposed_format(guess)
     if recognised is not None:
         given = _merge_given(given, unknown, known.unit)
-    stream.seek(0)
-    log = logs.read_stream(stream, GivenFormats((known,)), unknown.log, given)
+    log = _read(stream, known, unknown.log, given)
+    if whose := _whose_rate(log):
+        guess = _with_rate_of(guess, whose)
+        log = _read(stream, proposed_format(guess), unknown.log, given)
     is_readable = log.status is Status.OK or (log.status is Status.INVALID and log.records.count)
     if not is_readable or log.records.count < guess.lines // 2:
         return None
@@ -554,6 +580,44 @@ def read_guessed(
     witnesses = (*log.witnesses, *_of_samples(log, guess))
     status = Status.GUESSED if log.status is Status.OK else log.status
     return replace(log, status=status, format=NAME, problems=problems, witnesses=witnesses)
+
+
+def _read(stream: BinaryIO, known: Format, name: str, given: Facts | None) -> ParsedLog:
+    stream.seek(0)
+    return logs.read_stream(stream, GivenFormats((known,)), name, given)
+
+
+def _whose_rate(log: ParsedLog) -> str | None:
+    """Return whose the rates are if the steps' time and the stated batch show that they are not of whom they seem."""
+    rates, times, batch, gpus = log.records.rate, log.records.step_time_s, log.global_batch, log.facts.gpus
+    if rates is None or batch is None or gpus is None or gpus == 1 or log.scope is Scope.NODE:
+        return None
+    if times is not None:
+        count = min(len(rates), _FIRST_RECORDS)
+        done = median(rates.array(0, count) * times.array(0, count)) / batch
+    elif log.records.clock_s is not None and (ratios := measure_timing(log).ratios):
+        done = median(ratios)
+        # The ratio is that of the rates of all devices to what they print.
+        done /= gpus if log.scope is Scope.DEVICE else 1
+    else:
+        return None
+    expected = 1 / gpus if log.scope is Scope.DEVICE else 1.0
+    others = {"all": 1.0, "device": 1 / gpus}
+    if abs(done / expected - 1) < _CLOSE:
+        return None
+    return next((whose for whose, share in others.items() if abs(done / share - 1) < _CLOSE), None)
+
+
+def _with_rate_of(guess: Guess, whose: str) -> Guess:
+    """Return the guess with rates of one device or of all, whichever its words say."""
+    before = _OF[guess.document["rate_of"]]
+    assumed = tuple(
+        f"{one.removesuffix(before)}{_OF[whose]}, as the stated batch and the time of the steps show"
+        if one.endswith(f" of {before}")
+        else one
+        for one in guess.assumed
+    )
+    return replace(guess, document={**guess.document, "rate_of": whose}, assumed=assumed)
 
 
 def _of_tagged_ranks(log: ParsedLog) -> Iterator[str]:
