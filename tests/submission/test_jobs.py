@@ -364,8 +364,16 @@ def queued(capsys: pytest.CaptureFixture[str], suite: Path) -> Path:
     for program in folder.iterdir():
         program.chmod(0o755)
     path = suite.parent / "job.sh"
-    path.write_text(planned(capsys, suite, "sbatch", {**MUCH, "python": str(folder / "python")}))
+    settings = {**MUCH, "python": str(folder / "python"), "out": str(suite.parent / "results" / "scaling")}
+    del settings["kubernetes"]
+    path.write_text(planned(capsys, suite, "sbatch", settings))
+    (suite.parent / "results").mkdir()
     return path
+
+
+def variables(queued: Path) -> dict[str, str]:
+    path = f"{queued.parent}/bin:{os.environ['PATH']}"
+    return {"PATH": path, "SLURM_JOB_ID": "17", "SLURMD_NODENAME": "gpu01"}
 
 
 ALONE = """\
@@ -439,13 +447,12 @@ def until_it_waits(pid: int, number: signal.Signals) -> None:
 def test_a_job_whose_time_is_out_ends_its_run_and_is_queued_again_so_many_times(
     queued: Path, restarts: str | None, wanted: bool
 ) -> None:
-    environment = {"PATH": f"{queued.parent}/bin:{os.environ['PATH']}", "SLURM_JOB_ID": "17"}
-    environment |= {} if restarts is None else {"SLURM_RESTART_COUNT": restarts}
-    with subprocess.Popen(
-        ["bash", str(queued)], cwd=queued.parent, env=environment, stdout=subprocess.PIPE, text=True
-    ) as job:
-        assert job.stdout is not None
-        assert job.stdout.readline() == "ready\n"
+    environment = variables(queued) | ({} if restarts is None else {"SLURM_RESTART_COUNT": restarts})
+    log = queued.parent / "results" / "scaling.slurm-17.out"
+    with subprocess.Popen(["bash", str(queued)], cwd=queued.parent, env=environment) as job:
+        while not (log.exists() and log.read_text() == "ready\n"):
+            assert job.poll() is None
+            time.sleep(0.01)
         until_it_waits(job.pid, signal.SIGUSR1)
         job.send_signal(signal.SIGUSR1)
         assert job.wait(60) == 130
@@ -456,7 +463,33 @@ def test_a_job_whose_time_is_out_ends_its_run_and_is_queued_again_so_many_times(
 
 def test_a_job_that_is_done_ends_as_the_suite_does(queued: Path) -> None:
     (queued.parent / "bin" / "python").write_text("#!/bin/bash\nexit 1\n")
-    environment = {"PATH": f"{queued.parent}/bin:{os.environ['PATH']}", "SLURM_JOB_ID": "17"}
-    done = subprocess.run(["bash", str(queued)], cwd=queued.parent, env=environment, timeout=60, check=False)
+    done = subprocess.run(
+        ["bash", str(queued)], cwd=queued.parent, env=variables(queued), timeout=60, check=False
+    )
     assert done.returncode == 1
     assert not (queued.parent / "said").exists()
+
+
+def test_a_job_whose_log_has_no_folder_ends_with_a_sentence(queued: Path) -> None:
+    (queued.parent / "results").rmdir()
+    done = subprocess.run(
+        ["bash", str(queued)],
+        cwd=queued.parent,
+        env=variables(queued),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    sentence = (
+        f"gpu01: {queued.parent}/results/scaling.slurm-17.out cannot be written; "
+        "create its folder there or change job.out, and submit again"
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (2, f"{sentence}\n", "")
+    assert (queued.parent / "said").read_text() == f"scontrol update JobId=17 Comment={sentence}\n"
+
+
+def test_a_job_writes_its_log_where_its_options_say(capsys: pytest.CaptureFixture[str], suite: Path) -> None:
+    script = planned(capsys, suite, "sbatch", {**LITTLE, "slurm": {"options": ["--output=/logs/%j"]}})
+    assert script.count("--output") == 1
+    assert "exec >>" not in script

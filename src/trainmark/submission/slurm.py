@@ -9,6 +9,9 @@ from collections.abc import Iterator
 from trainmark.schema.job import Job
 from trainmark.submission.measuring import measure_command
 
+FIRST_OUTPUT = "/tmp/slurm-%j.out"  # noqa: S108 (Slurm creates it)
+"""Where Slurm puts a job's output until the script has opened its log: without that folder no script starts."""
+
 NOTICE_S = 300
 """The time from the signal to the time limit, in seconds: to end the current run and to copy its files back."""
 
@@ -22,10 +25,11 @@ def sbatch_script(job: Job) -> str:
     named = ("--hosts", job.hosts_file, "--engine", "slurm") if job.hosts else ("--hosts", "slurm")
     words = shlex.join(measure_command(job, job.suite_path, named))
     options = "".join(f"#SBATCH {option}\n" for option in _options(job))
+    start = f"#!/bin/bash\n{options}{_log(job)}"
     if job.settings.time_limit_s is None:
-        return f"#!/bin/bash\n{options}exec {words}\n"
+        return f"{start}exec {words}\n"
     return (
-        f"#!/bin/bash\n{options}"
+        f"{start}"
         "measured() {\n"
         '  kill -TERM "$measuring"; wait "$measuring"\n'
         f'  if [ "${{SLURM_RESTART_COUNT:-0}}" -lt {job.settings.restarts} ]; then\n'
@@ -38,6 +42,26 @@ def sbatch_script(job: Job) -> str:
         "trap measured USR1\n"
         'wait "$measuring"\n'
     )
+
+
+def _log(job: Job) -> str:
+    """Return the lines that open the job's log, or end the job with a comment that ``scontrol show job`` prints."""
+    if _has_output(job):
+        return ""
+    return (
+        f"log={shlex.quote(str(job.settings.out))}.slurm-$SLURM_JOB_ID.out\n"
+        'if ! { : >> "$log"; } 2> /dev/null; then\n'
+        '  why="$SLURMD_NODENAME: $log cannot be written; create its folder there or change job.out, '
+        'and submit again"\n'
+        '  echo "$why"; scontrol update JobId="$SLURM_JOB_ID" Comment="$why"; exit 2\n'
+        "fi\n"
+        'exec >> "$log" 2>&1\n'
+        f'rm -f "{FIRST_OUTPUT.replace("%j", "$SLURM_JOB_ID")}"\n'
+    )
+
+
+def _has_output(job: Job) -> bool:
+    return any(option.startswith(("--output", "-o")) for option in job.settings.slurm.options)
 
 
 def _options(job: Job) -> Iterator[str]:
@@ -54,7 +78,8 @@ def _options(job: Job) -> Iterator[str]:
         yield f"--nodelist={','.join(job.hosts[: job.nodes])}"
     yield "--requeue"
     yield "--open-mode=append"
-    yield f"--output={settings.out}.slurm-%j.out"
+    if not _has_output(job):
+        yield f"--output={FIRST_OUTPUT}"
     if settings.time_limit_s is not None:
         yield f"--time={-(-settings.time_limit_s // 60)}"
         yield f"--signal=B:USR1@{NOTICE_S}"

@@ -7,5 +7,12 @@
 #SBATCH --gpus-per-node=8
 #SBATCH --requeue
 #SBATCH --open-mode=append
-#SBATCH --output=/results/scaling.slurm-%j.out
+#SBATCH --output=/tmp/slurm-%j.out
+log=/results/scaling.slurm-$SLURM_JOB_ID.out
+if ! { : >> "$log"; } 2> /dev/null; then
+  why="$SLURMD_NODENAME: $log cannot be written; create its folder there or change job.out, and submit again"
+  echo "$why"; scontrol update JobId="$SLURM_JOB_ID" Comment="$why"; exit 2
+fi
+exec >> "$log" 2>&1
+rm -f "/tmp/slurm-$SLURM_JOB_ID.out"
 exec trainmark run /home/me/suite.yaml --hosts slurm --out /results/scaling --resume

@@ -8,11 +8,18 @@
 #SBATCH --nodelist=gpu01,gpu02,gpu03,gpu04
 #SBATCH --requeue
 #SBATCH --open-mode=append
-#SBATCH --output=/results/scaling.slurm-%j.out
+#SBATCH --output=/tmp/slurm-%j.out
 #SBATCH --time=720
 #SBATCH --signal=B:USR1@300
 #SBATCH --partition=gpu
 #SBATCH --account=bench
+log=/results/scaling.slurm-$SLURM_JOB_ID.out
+if ! { : >> "$log"; } 2> /dev/null; then
+  why="$SLURMD_NODENAME: $log cannot be written; create its folder there or change job.out, and submit again"
+  echo "$why"; scontrol update JobId="$SLURM_JOB_ID" Comment="$why"; exit 2
+fi
+exec >> "$log" 2>&1
+rm -f "/tmp/slurm-$SLURM_JOB_ID.out"
 measured() {
   kill -TERM "$measuring"; wait "$measuring"
   if [ "${SLURM_RESTART_COUNT:-0}" -lt 5 ]; then
