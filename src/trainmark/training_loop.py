@@ -304,8 +304,9 @@ class LoopMeasurement:
         lines.append(_event([], summary))
         if path in _written:
             _written[path].doubts = tuple(summary.get("suspect", ()))
+        write = _replace if rank or self._events is not None else _add_to_run
         try:
-            _replace(path, "".join(lines))
+            write(path, "".join(lines))
         except OSError as error:
             _report_unwritten(path, error)
 
@@ -547,6 +548,39 @@ def _event(step: str | list[int], data: Mapping[str, Any]) -> str:
 
 def _report_unwritten(path: Path, error: OSError) -> None:
     sys.stderr.write(f"trainmark: {path}: the events cannot be written: {error.strerror}\n")
+
+
+def _add_to_run(path: Path, text: str) -> None:
+    """Write the events of a run; if another process of it has written a number, put that in doubt instead."""
+    own = path.with_name(f".{path.name}.{os.getpid()}.first")
+    _replace(own, text)
+    try:
+        os.link(own, path)  # of several processes that finish at once, one succeeds
+    except OSError:
+        summary = _summary_in(path)
+        if summary.get("outcome") != "ok":
+            own.replace(path)
+            return
+        with path.open("a", encoding="utf-8") as file:
+            file.write(_event([], {"suspect": [*summary.get("suspect", ()), _SEVERAL_PROCESSES]}))
+    own.unlink()
+
+
+_SEVERAL_PROCESSES = {
+    "code": "several-loops",
+    "sentence": "several processes of the run measured a loop each, and the number is that of the first to finish: "
+    "measure in one of them, or let all be ranks of torch.distributed, whose work is added",
+}
+
+
+def _summary_in(path: Path) -> dict[str, Any]:
+    """Return what the events in a file say about the whole run; empty if there is no such file."""
+    found: dict[str, Any] = {}
+    with suppress(OSError, ValueError):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            event = json.loads(line.removeprefix("DLLL "))
+            found |= event["data"] if event["step"] == [] else {}
+    return found
 
 
 def _replace(path: Path, text: str) -> None:

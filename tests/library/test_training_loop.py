@@ -1,6 +1,7 @@
 """``trainmark.measure`` in a training script: its number, its events, and what it refuses."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -258,6 +259,29 @@ def test_a_second_loop_of_a_run_does_not_replace_its_events(
     (doubt,) = measure_events(events).suspicions
     assert doubt.code == "several-loops"
     assert "measured 2 loops, and the number is that of the first" in doubt.sentence
+
+
+def test_a_loop_of_another_process_of_the_run_puts_the_number_in_doubt(tmp_path: Path) -> None:
+    events = tmp_path / "events.jsonl"
+    script = (
+        "import sys, trainmark\n"
+        "with trainmark.measure() as m:\n    for _ in range(20):\n        m.step(int(sys.argv[1]))\n"
+        "        if sys.argv[1] == '9': raise SystemExit\n"
+    )
+    # One that fails and is started again has the number of the second attempt.
+    for work in ("9", "3", "5"):
+        subprocess.run(
+            [sys.executable, "-c", script, work],
+            env={**os.environ, "TRAINMARK_EVENTS": str(events)},
+            check=True,
+        )
+
+    found = read_events(events)
+    assert found.parameters.global_batch == 3
+    (doubt,) = measure_events(found).suspicions
+    assert doubt.code == "several-loops"
+    assert "several processes of the run measured a loop each" in doubt.sentence
+    assert [path.name for path in tmp_path.iterdir()] == ["events.jsonl"]
 
 
 def test_events_that_cannot_be_written_do_not_end_the_training(
