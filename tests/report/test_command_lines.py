@@ -8,7 +8,7 @@ import sample_results as sample
 from trainmark.cli.run_output import _case_lines, _Findings, _heading, print_command_results
 from trainmark.cli.suite_input import CommandSuite
 from trainmark.insight import judged
-from trainmark.schema.measurement import About, Suspicion
+from trainmark.schema.measurement import About, Level, Shape, Steadiness, Suspicion
 from trainmark.schema.results import Advice, CaseResult, EndedBy, Expected, Repeats, Results
 from trainmark.workload import Recognised
 
@@ -130,3 +130,26 @@ def test_a_call_that_was_ended_before_its_first_run_names_the_options_that_end_r
     assert advice in printed(stopped, capsys)
     assert advice not in printed(stopped, capsys, stop_after={"seconds": 9})
     assert advice not in printed(sample.one_case(), capsys)
+
+
+def test_a_run_that_was_not_steady_has_its_reason_in_the_doubts() -> None:
+    case = case_of((400.0, 200.0))
+    levels = (
+        Level(first=0, steps=9, off=0),
+        Level(first=9, steps=1, off=50),
+        Level(first=10, steps=90, off=0),
+    )
+    slow = Steadiness(steady=False, settled_after=None, bias=0.5, shape=Shape.BURST, levels=levels)
+    runs = tuple(
+        run.model_copy(update={"measurement": run.measurement.model_copy(update={"steadiness": slow})})
+        for run in case.runs
+        if run.measurement is not None
+    )
+
+    lines = _case_lines(case.model_copy(update={"runs": runs}), NOTHING)
+
+    (shown,) = [text for label, text in lines if label == "doubt"]
+    assert shown == (
+        "measured steps 9 to 10 differ from the steps before and after them; the mean step time is 50.0% longer than "
+        "in the window's longest steady part (not-steady)"
+    )

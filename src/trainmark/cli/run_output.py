@@ -23,7 +23,7 @@ from trainmark.errors import InputError
 from trainmark.execution import Heartbeat
 from trainmark.insight import compare
 from trainmark.insight.bound import bound_line
-from trainmark.insight.findings import in_causal_order, with_causes
+from trainmark.insight.findings import doubts_of_run, in_causal_order
 from trainmark.insight.ranks import shown_ranks
 from trainmark.measure.energy import energy_finding, joules_text
 from trainmark.node import RecentPace
@@ -156,8 +156,7 @@ class ProgressPrinter:
             self._clock.durations.append(result.duration_s)
         measured = result.measurement
         if measured is not None:
-            doubts = with_causes(result, result.suspicions)
-            doubt = "".join(f"; suspect: {self._new(doubt)}" for doubt in doubts)
+            doubt = "".join(f"; suspect: {self._new(doubt)}" for doubt in doubts_of_run(result))
             cpu = result.cpu_s_per_sample
             cost = "" if cpu is None else f"; {cpu:.3g} CPU s per sample"
             self._print(
@@ -444,7 +443,7 @@ def _case_lines(case: CaseResult, found: _Findings) -> Iterator[tuple[str, str]]
             yield "no interval", why
     yield from _required(found.requirements)
     for doubt in in_causal_order(_doubts(case, measured)):
-        having = sum(any(one.code == doubt.code for one in run.suspicions) for run in measured)
+        having = sum(any(one.code == doubt.code for one in doubts_of_run(run)) for run in measured)
         some = f", in {having} of {len(measured)} runs" if 0 < having < len(measured) else ""
         yield "doubt", f"{doubt.sentence} ({doubt.code}{some})"
 
@@ -478,7 +477,7 @@ def _doubts(case: CaseResult, measured: list[RunResult]) -> list[Suspicion]:
     found: dict[str, dict[str, Suspicion]] = {}
     for run in measured:
         of_run: dict[str, dict[str, Suspicion]] = {}
-        for doubt in with_causes(run, run.suspicions):
+        for doubt in doubts_of_run(run):
             of_run.setdefault(doubt.code, {})[doubt.sentence] = doubt
         found |= of_run
     found |= {doubt.code: {doubt.sentence: doubt} for doubt in case.suspicions}

@@ -388,12 +388,17 @@ def _chosen(case: CaseResult) -> Iterator[Doubt]:
 
 
 def _doubts_of(case: CaseResult, run: RunResult) -> Iterator[Doubt]:
+    for doubt in doubts_of_run(run):
+        yield Doubt(case=case.id, repeat=run.repeat, **doubt.model_dump())
+
+
+def doubts_of_run(run: RunResult) -> list[Suspicion]:
+    """Return all doubts about a run's number in causal order: its own, steps that were not steady, and their causes."""
     doubts = list(run.suspicions)
     if run.measurement is not None and run.measurement.steadiness.steady is False:
         sentence = _unsteady(run.measurement.steadiness)
         doubts.append(Suspicion(code=NOT_STEADY, sentence=sentence, about=About.WINDOW))
-    for doubt in with_causes(run, doubts):
-        yield Doubt(case=case.id, repeat=run.repeat, **doubt.model_dump())
+    return with_causes(run, doubts)
 
 
 def _unsteady(found: Steadiness) -> str:

@@ -8,6 +8,7 @@ from statistics import median
 
 from trainmark.errors import InputError
 from trainmark.insight.bound import bound_of, judge_bounds
+from trainmark.insight.findings import doubts_of_run
 from trainmark.insight.from_log import manifest_readings, run_from_log
 from trainmark.insight.profiles import profiled_side
 from trainmark.insight.recipe import Reading, StatedRecipe, recipe_from
@@ -45,7 +46,7 @@ def run_from_case(results: Results, case: CaseResult, name: str, folder: Path | 
         run.measurement.data_wait for run in runs if run.measurement and run.measurement.data_wait is not None
     )
     estimate = case.estimate
-    doubts = [doubt.sentence for run in runs for doubt in run.suspicions]
+    doubts = [doubt.sentence for run in runs for doubt in doubts_of_run(run)]
     return ExplainedRun(
         name=name,
         recipe=stated_recipe(results, case),
