@@ -296,6 +296,18 @@ def test_packages_variables_and_words_of_commands_are_compared() -> None:
     assert alone == {"package torch", "variable OMP_NUM_THREADS"}
 
 
+def test_a_variable_that_differs_on_every_node_is_one_difference() -> None:
+    def on_two_nodes(first: str, second: str) -> SideFacts:
+        return SideFacts(
+            entries={PartName.VARIABLES: {"node 0 KMP_BLOCKTIME": first, "node 1 KMP_BLOCKTIME": second}}
+        )
+
+    (found,) = program_differences(on_two_nodes("0", "0"), on_two_nodes("9", "9"), commands=True)
+    assert (found.name, found.here, found.there) == ("variable KMP_BLOCKTIME", "0", "9")
+    (found,) = program_differences(on_two_nodes("0", "0"), on_two_nodes("0", "9"), commands=True)
+    assert (found.name, found.here, found.there) == ("variable node 1 KMP_BLOCKTIME", "0", "9")
+
+
 def test_packages_and_source_of_two_frameworks_are_one_difference_each() -> None:
     packages = ({"torch": "2.11", "numpy": "1.26"}, {"jax": "0.10", "flax": "0.12", "numpy": "2.0"})
     sources = ({"pytorch/backend.py": "a"}, {"jax/backend.py": "b"})

@@ -1,6 +1,7 @@
 """Comparison of results case by case: faster, slower or not distinguishable, and the other differences."""
 
 import math
+import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -47,7 +48,16 @@ from trainmark.schema.results import CaseResult, Results, RunResult, pooled
 _POOLABLE = ("os.", "virtualisation.", "container", "variables.", "trainmark", "git.commit", "git.dirty")
 """Facts of a node that may differ between pooled runs but may still explain a difference."""
 
+_OF_VARIABLES = (PartName.COMMANDS, PartName.VARIABLES)
+"""Parts of an identity whose variables are listed by name."""
+_OF_THE_CALL = (f"/{RUNS}/", "/compile-caches/")
+"""Parts of words that name a folder of the run or a cache."""
+_PORT = re.compile(r"((?i:port)[= ]|:)(?:2\d|3[01])\d{3}\b")
+"""A free port, from 20 000 to 32 000, which is another in each run."""
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+
 _Axes = tuple[tuple[str, str], ...]
+_Pair = tuple[str | None, str | None]
 _Known = tuple[str, str | None, str | None]
 """The name of a difference and its values on both sides."""
 
@@ -464,8 +474,18 @@ def _between(
         if found[0] != found[1]:
             yield option, *found
     one, other = _first(was), _first(is_)
-    if one is None or other is None:
-        return
+    if one is not None and other is not None:
+        yield from _of_runs(baseline, candidate, one, other)
+
+
+def _of_runs(baseline: Results, candidate: Results, one: RunResult, other: RunResult) -> Iterator[_Known]:
+    """Yield the differences between what two runs ran and the environments in which they ran it."""
+    before, now = _manifest(baseline, one), _manifest(candidate, other)
+    given, words = _changed_command(one, other)
+    variables = {f"variables.{name}": pair for name, pair in given.items()}
+    facts = {} if before is None or now is None else dict(_facts(before, now))
+    # What a command sets is what its program gets, whatever the node has.
+    both = {name: pair for name, pair in {**facts, **variables}.items() if pair[0] != pair[1]}
     if one.identity is None or other.identity is None:
         if one.identity is not other.identity:
             yield "identity of the program", _is_known(one), _is_known(other)
@@ -473,24 +493,39 @@ def _between(
         for part, now_part in one.identity.changes(other.identity):
             known = part or now_part
             assert known is not None
-            words = _changed_words(one, other) if known.name is PartName.COMMANDS else None
-            yield known.name.value, *(words or (_part(part), _part(now_part)))
-    before, now = _manifest(baseline, one), _manifest(candidate, other)
-    if before is not None and now is not None:
-        for path, fact, other_fact in environment_differences(before, now):
-            yield path, _word(fact), _word(other_fact)
+            if known.name is PartName.COMMANDS and words is not None:
+                yield known.name.value, *words
+            elif known.name not in _OF_VARIABLES or not any("variables." in name for name in both):
+                yield known.name.value, _part(part), _part(now_part)
+    for name, pair in both.items():
+        yield name, *pair
 
 
-def _changed_words(one: RunResult, other: RunResult) -> tuple[str, str] | None:
-    """Return the words of the first command that only one of two runs has, each with the flag before it.
+def _facts(before: Manifest, now: Manifest) -> Iterator[tuple[str, _Pair]]:
+    """Yield the differences of the environments by name; one that all nodes have is one, without their numbers."""
+    found: dict[tuple[str, _Pair], list[str]] = {}
+    for path, fact, other_fact in environment_differences(before, now):
+        node, _, name = path.partition(".")
+        found.setdefault((name, (_word(fact), _word(other_fact))), []).append(node.strip("nodes[]"))
+    every = max(len(before.nodes), len(now.nodes))
+    for (name, pair), nodes in found.items():
+        yield name if len(nodes) == every else f"nodes[{','.join(nodes)}].{name}", pair
 
-    None if the commands are unknown, or differ in nothing but the folders of their runs.
+
+def _changed_command(one: RunResult, other: RunResult) -> tuple[dict[str, _Pair], tuple[str, str] | None]:
+    """Return the differences of two runs' first commands: of the variables that both set, and of the words.
+
+    A variable that one side sets has None on the other. Of the words these are the ones that only one side has, each
+    with the flag before it; None if the commands are unknown, or differ in nothing but the call: the folders of their
+    runs, their ports, their caches.
     """
-    texts = [run.commands[0] if run.commands else "" for run in (one, other)]
     try:
-        was, now = ([word for word in shlex.split(text) if f"/{RUNS}/" not in word] for text in texts)
+        (set_before, was), (set_now, now) = (_started(run) for run in (one, other))
     except ValueError:
-        return None
+        return {}, None
+    variables = {
+        name: (set_before.get(name), set_now.get(name)) for name in dict.fromkeys((*set_before, *set_now))
+    }
     removed: list[str] = []
     added: list[str] = []
     for kind, *at in SequenceMatcher(None, was, now, autojunk=False).get_opcodes():
@@ -498,8 +533,24 @@ def _changed_words(one: RunResult, other: RunResult) -> tuple[str, str] | None:
             removed += _with_flag(was, at[0], at[1])
             added += _with_flag(now, at[2], at[3])
     if not removed and not added:
-        return None
-    return shlex.join(removed) or "not given", shlex.join(added) or "not given"
+        return variables, None
+    return variables, (shlex.join(removed) or "not given", shlex.join(added) or "not given")
+
+
+def _started(run: RunResult) -> tuple[dict[str, str], list[str]]:
+    """Return the variables and the words of a run's first command, without those of the call."""
+    text = _PORT.sub(r"\1PORT", run.commands[0]) if run.commands else ""
+    words = [word for word in shlex.split(text) if not any(folder in word for folder in _OF_THE_CALL)]
+    if words[:1] == ["cd"] and words[2:3] == ["&&"]:
+        words = words[3:]
+    variables: dict[str, str] = {}
+    for position, word in enumerate(words):
+        found = _ASSIGNMENT.match(word)
+        if found is not None:
+            variables[found[1]] = found[2]
+        elif word not in {"env", "-u"} and words[position - 1 : position] != ["-u"]:
+            return variables, words[position:]
+    return variables, []
 
 
 def _with_flag(words: Sequence[str], start: int, stop: int) -> Sequence[str]:

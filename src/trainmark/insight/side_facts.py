@@ -202,7 +202,7 @@ def program_differences(
     two frameworks differ by nature, so that they are one difference each.
     """
     for part in _LISTED:
-        one, other = (_named(part, side.entries.get(part)) for side in (here, there))
+        one, other = _shortened(part, here.entries.get(part), there.entries.get(part))
         if one is None or other is None or one == other or (part is PartName.COMMANDS and not commands):
             continue
         if part in _OF_FRAMEWORK and not one_framework:
@@ -218,12 +218,22 @@ def program_differences(
             )
 
 
-def _named(part: PartName, entries: Mapping[str, str] | None) -> Mapping[str, str] | None:
-    """Return the entries of a part; source files without their folders, if their names are then still unique."""
-    if entries is None or part is not PartName.SOURCE:
-        return entries
-    short = {name.rpartition("/")[2]: value for name, value in entries.items()}
-    return short if len(short) == len(entries) else entries
+_Entries = Mapping[str, str] | None
+
+
+def _shortened(part: PartName, one: _Entries, other: _Entries) -> tuple[_Entries, _Entries]:
+    """Return a part's entries of both sides: variables without their nodes, source files without their folders.
+
+    The names are left as they are if entries of one short name differ, such as a variable of two nodes.
+    """
+    before = {PartName.VARIABLES: " ", PartName.SOURCE: "/"}.get(part)
+    if one is None or other is None or before is None:
+        return one, other
+    short = [{name.rpartition(before)[2]: side[name] for name in side} for side in (one, other)]
+    for side, named in zip((one, other), short, strict=True):
+        if any(named[name.rpartition(before)[2]] != side[name] for name in side):
+            return one, other
+    return short[0], short[1]
 
 
 _OF_FRAMEWORK = (PartName.PACKAGES, PartName.SOURCE)
