@@ -479,6 +479,82 @@ _GLOG = "I0301 12:{:02}:{:02}.{:06} 1400235 "
             "samples/s",
             id="mean-that-has-arrived",
         ),
+        pytest.param(
+            _block(lambda at: f"step {at} | loss 2.1 | 0.50{at % 9} s/step | eta {3 - at // 20}h{at % 60}m"),
+            _ONE,
+            31.8,
+            "samples/s",
+            id="eta-in-letters",
+        ),
+        pytest.param(  # pytorch-cifar
+            "".join(
+                f" [{'=' * (at // 6)}>{'.' * (65 - at // 6)}]  Step: 50{at % 9}ms | Tot: {at // 2}s{at % 2 * 500}ms | "
+                f"Loss: 1.234 | Acc: 31.234% ({at}/{128 * at})\b\b\b\b {at}/391 \r"
+                for at in range(1, 300)
+            ),
+            _ONE,
+            31.8,
+            "samples/s",
+            id="bar-in-brackets",
+        ),
+        pytest.param(  # CenterNet
+            "".join(
+                f"ctdet/default |{'#' * (at // 20):32}| train: [1][{at}/3696]|Tot: 0:{at // 60:02}:{at % 60:02} |ETA: "
+                f"1:0{at % 10}:44 |loss 1.234 |Data 0.001s(0.002s) |Net 1.00{at % 9}s \r"
+                for at in range(1, 600)
+            ),
+            _ONE,
+            16,
+            "samples/s",
+            id="total-so-far",
+        ),
+        pytest.param(  # ssd.pytorch
+            _block(lambda at: f"timer: 0.50{at % 9} sec.\niter {10 * at} || Loss: 6.1{at} ||"),
+            _ONE,
+            31.8,
+            "samples/s",
+            id="timer",
+        ),
+        pytest.param(  # tianshou
+            "".join(
+                f"Epoch #1: {at // 4}%|##  | {at}/400 [{at // 60:02}:{at % 60:02}<05:00,  1.00it/s, n/ep=1, rew=12.3]\r"
+                for at in range(11, 388)
+            ),
+            _ONE,
+            16,
+            "samples/s",
+            id="number-sign-before-a-bar",
+        ),
+        pytest.param(  # PyTorch Geometric: the bar counts nodes
+            "".join(
+                f"Epoch 01: {at // 2}%|##  | {1024 * at}/196615 [{at // 6:02}:{10 * at % 60:02}<05:00, 102.40it/s]\r"
+                for at in range(1, 193)
+            ),
+            Facts(gpus=1, batch_per_device=1024),
+            102.4,
+            "samples/s",
+            id="bar-of-samples",
+        ),
+        pytest.param(
+            "┏━━━━━━┳━━━━━━┳━━━━━━━━━━┳━━━━━━━━━┓\n┃ Step ┃ Loss ┃ Time (s) ┃ Tok/s   ┃\n"
+            "┡━━━━━━╇━━━━━━╇━━━━━━━━━━╇━━━━━━━━━┩\n"
+            + _block(lambda at: f"│ {at:<4} │ 2.12 │ 1.01{at % 9}    │ {8192 + at % 3:<7,} │"),
+            Facts(),
+            8193,
+            "tokens/s",
+            id="columns-of-two-words",
+        ),
+        pytest.param(  # kubectl logs --timestamps
+            "".join(
+                f"{_START + timedelta(seconds=20 * at):%Y-%m-%dT%H:%M:%S.123456789Z} "
+                f"{_START + timedelta(seconds=20 * at):%Y-%m-%d %H:%M:%S,123} - INFO - step {at} step_time 20.0{at} s\n"
+                for at in range(10, 90)
+            ),
+            _ONE,
+            16 / 20.05,
+            "samples/s",
+            id="two-stamps",
+        ),
     ],
 )
 def test_lines_of_public_programs_are_guessed(

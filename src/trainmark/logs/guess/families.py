@@ -52,7 +52,7 @@ _UNIT_PER_DEVICE = re.compile(rf" ?[a-z%]+(?:/[a-z]+)*,? ?[(\[]?(?:per[ _-]?|/ ?
 _PER_NODE = re.compile(r"(?:/|per[ _-]?)(?:node|host|machine)\b")
 _OF_SEVERAL = re.compile(r"(?:^|[\W_])(?:steps|iters|iterations|batches|updates)(?: (?:took|in|time))?\W*$")
 _RANK = re.compile(r"(?:.*[^\w-])?rank\W*")
-_TAG = re.compile(r"\W*\w*\W*")
+_TAG = re.compile(r"[\[(<]\w+ ?$")
 _OF_ALL = re.compile(r"(?:^|[\W_])(?:global|overall|total|all)(?:[\W_]|$)")
 _PREFERENCE = (
     re.compile(r"(?:^|[\W_])(?:current|curr|cur|instant\w*)(?:[\W_]|$)"),
@@ -68,7 +68,7 @@ _PER_SAMPLE = re.compile(rf"per[ _-]?{COUNTED}\b")
 """In the name of a time that is not that of a step."""
 _TIME = re.compile(
     r"(?:^|[\W_])(?:step[_ ]?time|iter[_ ]?time|t(?:ime)?(?:[_ ]?per[_ ]|/)(?:step|iter\w*|it|batch|update)"
-    r"|batch[_ ]?time|dt|time|took|duration)\W*$"
+    r"|batch[_ ]?time|dt|time|timer|took|duration)\W*$"
 )
 _STEP = re.compile(r"(?:time[/ _](?:per[ _])?)?(?:iter(?:ation)?|it|step|batch)\W*")
 """The whole name of a time of one step, if its unit is behind the number: ``[iter: 345.1 ms]``."""
@@ -91,6 +91,7 @@ _DATA = re.compile(
 _ELAPSED = re.compile(
     r"(?:^|[\W_])(?:elapsed(?:[_ ]?time)?|wall(?:[_ ]?(?:time|clock))?|train[_ ]?time|runtime|total[_ ]?time)\W*$"
 )
+_NAMES_OF_CLOCKS = ("", "time", "tot", "total")
 NOT_TRAINING = re.compile(
     r"\b(?:val(?:id(?:ation)?)?|eval(?:uat\w*)?|test(?:ing)?|predict\w*|(?<!policy )infer\w*|prefill|decode|decoding|"
     r"ttft|tpot|request\w*|latency|generat\w*|download\w*|upload\w*|shards?|"
@@ -138,7 +139,13 @@ _STAMP = re.compile(STAMP + rb"|" + _GLOG)
 _AFTER_STAMP = re.compile(rb"^(?:Z|[+-]\d\d:?\d\d)?(?: std(?:out|err) [FP](?= ))?")
 """The time zone behind a stamp, and what Kubernetes puts there."""
 _LEAP_YEAR = b"2024-"
-_BAR = re.compile(rb"\|(?:[ #=>.-]|\xe2\x96[\x80-\x9f])*\|")
+_BAR = re.compile(
+    rb"\|(?:[ #=>.-]|\xe2\x96[\x80-\x9f])*\||(?<=\[)[ #=>.-]{8,}(?=\])|(?:\xe2\x94\x81|\xe2\x95[\xb8\xba]){2,} ?"
+)
+"""A progress bar between strokes or brackets, or one that Rich draws."""
+BAR = "\x1d"
+"""Stands for a bar that is not between strokes."""
+_BAR_BYTES = BAR.encode()
 _DURATION = rb"(?<![\w.:])\d{1,4}:\d\d(?::\d\d(?:\.\d+)?)?(?![\w:])(?!\.\d)"
 _SEPARATOR = rb"(?:[,'_]|\xe2\x80\xaf|\xc2\xa0)"
 """Between thousands: a comma, an apostrophe, an underscore, or a blank that does not break the line."""
@@ -167,6 +174,10 @@ SIGN = "\x0e"
 _SIGN_BYTES = SIGN.encode()
 _ARROW = re.compile(rb"\xe2(?:\x86[\x90-\xbf]|\x87[\x80-\xbf]|\x96[\xa0-\xbf]|\x97[\x80-\xbf])")
 """Arrows and triangles (U+2190 to U+21FF, U+25A0 to U+25FF): up or down against the line before."""
+LAPSE = "\x0f"
+"""Stands for a duration in letters, such as an ETA, which is not read: ``1h2m``, ``3m 12s``, ``1s234ms``."""
+_LAPSE_BYTES = LAPSE.encode()
+_LAPSE = re.compile(rb"(?<![\w.])\d+(?:d ?\d+h|h ?\d+m|m ?\d+s|s ?\d+ms)[\dhms]*(?![\w.])")
 STAMPED = "\x1a"
 """Stands for a line's date stamp in the text between its numbers."""
 _STAMPED = STAMPED.encode()
@@ -211,6 +222,8 @@ _PREPARES = re.compile(
 )
 _EPOCHS = re.compile(r"\bepochs?\b", re.IGNORECASE)
 _KERAS = "keras"
+_COUNT = "\x1f"
+"""Stands for a number in the words before a bar."""
 _FEWEST = 8
 """Fewest values of its counter from which a bar is used."""
 _SOME_WORDS = 40
@@ -221,7 +234,7 @@ class Guess:
     """A description of the log's format as a document for YAML, its assumptions, and the lines that it is based on.
 
     ``may_count_samples`` names the counter and the time if nothing tells whether they are of steps or of samples;
-    ``counts_epochs``: no line counts steps, so that a record is an epoch.
+    ``counts_epochs``: no line counts steps, so that a record is an epoch; ``is_bar``: a record is a progress bar.
     """
 
     document: Mapping[str, Any]
@@ -229,6 +242,7 @@ class Guess:
     lines: int
     may_count_samples: tuple[str, str] | None = None
     counts_epochs: bool = False
+    is_bar: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +290,7 @@ def is_ambiguous_rate(name: str) -> bool:
 
 def meaning_of_duration(name: str) -> Meant | None:
     """Return what a duration such as ``0:12:34`` is: the time since the start, by its name or without one."""
-    return Meant("clock_s") if not name or name == "time" or _ELAPSED.search(name) else None
+    return Meant("clock_s") if name in _NAMES_OF_CLOCKS or _ELAPSED.search(name) else None
 
 
 def preference(name: str) -> int:
@@ -412,8 +426,8 @@ class Place:
 
 
 def is_tag(place: Place) -> bool:
-    """Return whether the first number of a line has one word before it, as ``[rank 0]`` of a launcher has."""
-    return _TAG.fullmatch(place.before) is not None
+    """Return whether a number is in brackets with a word before it, as a launcher's ``[rank 0]``."""
+    return _TAG.search(place.before) is not None
 
 
 class _Row(NamedTuple):
@@ -454,10 +468,12 @@ def families(text: bytes) -> Iterator[Family]:
         if not line or len(line) > _LONGEST:
             continue
         stamp = _STAMP.search(line)
-        plain = (
-            line[: stamp.start()] + _STAMPED + _AFTER_STAMP.sub(b"", line[stamp.end() :]) if stamp else line
-        )
-        plain = _ARROW.sub(_SIGN_BYTES, _BAR.sub(b"||", plain))
+        plain = line
+        if stamp:
+            # Another stamp is that of what wrapped or copied the line.
+            rest = _STAMP.sub(_STAMPED, _AFTER_STAMP.sub(b"", line[stamp.end() :]))
+            plain = line[: stamp.start()] + _STAMPED + rest
+        plain = _LAPSE.sub(_LAPSE_BYTES, _ARROW.sub(_SIGN_BYTES, _BAR.sub(_without_bar, plain)))
         numbers = _CELL if _ROW.fullmatch(plain) else _NUMBER
         values = numbers.findall(plain)
         if values and len(values) <= _MOST_COLUMNS:
@@ -470,13 +486,18 @@ def families(text: bytes) -> Iterator[Family]:
             yield _family(rows, _headings(key, len(rows[0].values), above))
 
 
+def _without_bar(match: re.Match[bytes]) -> bytes:
+    return b"||" if match[0].startswith(b"|") else _BAR_BYTES
+
+
 def _headings(key: bytes, columns: int, above: list[bytes]) -> list[str]:
     """Return the words above the numbers of a table's rows; empty if the rows have words of their own."""
     if any(re.search(rb"[A-Za-z]", _UNIT_OF_CELL.sub(b"", part)) for part in key.split(b"\0")):
         return []
     for line in reversed(above):
-        heading = _RULE.sub("|", line.decode("utf-8", "replace"))
-        words = [word for word in _COLUMN.split(heading.strip("| \t\r")) if word]
+        heading = _RULE.sub("|", line.decode("utf-8", "replace")).strip("| \t\r")
+        parts = heading.split("|") if "|" in heading else _COLUMN.split(heading)
+        words = [word.strip() for word in parts if word.strip()]
         if len(words) == columns and all(re.search("[A-Za-z]", word) for word in words):
             return words
     return []
@@ -615,7 +636,7 @@ def guess_bar(text: bytes) -> Guess | None:
         if stated and match["total"] and match["total"] not in stated:
             continue  # it counts micro-batches or something else
         before = (match["words"] or b"").decode("utf-8", "replace").strip()
-        words = _KERAS if match["drawn"] else re.sub(r"\d+", "#", before)
+        words = _KERAS if match["drawn"] else re.sub(r"\d+", _COUNT, before)
         bar = bars[words[-_SOME_WORDS:]]
         bar.is_whole &= len(words) <= _SOME_WORDS and match["service"] is None
         bar.lines += 1
@@ -635,17 +656,17 @@ def guess_bar(text: bytes) -> Guess | None:
             return None
         assumed = "the progress bar of Keras counts steps"
         return Guess(_document("{stamp}" + _DRAWN), (assumed,), len(bar.steps))
-    before = re.escape(words).replace(r"\#", r"\d+").replace("\\ ", " +") + (" *" if words else "")
+    before = re.escape(words).replace(_COUNT, r"\d+").replace("\\ ", " +") + (" *" if words else "")
     start = " *" if bar.is_whole and (is_stamped or not bar.stamps) else ".*?"
     records = (
         rf"{{stamp}}{start}{before}\d+%\|[^|\n]*\| *{{step}}/\d+ \["
         if is_stamped
         else rf"^{start}{before}{{bar}}"
     )
-    name = f"the progress bar '{words.replace('#', 'N').rstrip(':')}'" if words else "the progress bar"
+    name = f"the progress bar '{words.replace(_COUNT, 'N').rstrip(':')}'" if words else "the progress bar"
     counts_epochs = _counts_epochs(words)
     assumed = f"{name} counts {'epochs, each of which counts as one step' if counts_epochs else 'steps'}"
-    return Guess(_document(records), (assumed,), len(bar.steps), counts_epochs=counts_epochs)
+    return Guess(_document(records), (assumed,), len(bar.steps), counts_epochs=counts_epochs, is_bar=True)
 
 
 def _document(records: str) -> Mapping[str, object]:
@@ -668,7 +689,7 @@ def _may_train(words: str) -> bool:
 
 def _counts_epochs(words: str) -> bool:
     """Return whether a bar counts epochs: ``Epochs``, but not ``Epoch 3``, which counts the steps of one."""
-    return _EPOCHS.search(words) is not None and "#" not in words
+    return _EPOCHS.search(words) is not None and _COUNT not in words
 
 
 class Block(NamedTuple):

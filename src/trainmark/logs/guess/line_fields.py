@@ -126,16 +126,15 @@ def find_fields(family: Family) -> Fields | None:
 def _of_named_rank(family: Family, meant: dict[int, Meant]) -> dict[int, Meant]:
     """Return the fields with a speed as that of the rank which the program names in its lines: ``Rank: 0, step: 7``.
 
-    A tag before the line (``[rank 0] step 7``) may be a launcher's, and does not tell.
+    A tag (``[rank 0] step 7``) may be a launcher's, and does not tell.
     """
     if any(one.per_device or one.per_node for one in meant.values()):
         return meant
-    first = family.places[0]
     line = np.cumsum(["\n" in place.after for place in family.places])
     of_rank = {
         int(line[at])
         for at, place in enumerate(family.places)
-        if is_rank_name(place.name) and not _differs(place.values) and not (place is first and is_tag(place))
+        if is_rank_name(place.name) and not _differs(place.values) and not is_tag(place)
     }
     return {
         at: replace(one, per_device=True)
@@ -475,7 +474,9 @@ def _is_mean_since_start(family: Family, counter: int, at: int, found: Meant) ->
         return False
     usual = median(between)
     is_steady = usual > 0 and median(np.abs(between / usual - 1)) < _SAME
-    return bool(is_steady and max(abs(means[-1] / usual - 1), abs(means.mean() / usual - 1)) > _ROUNDED)
+    return bool(
+        is_steady and (abs(means[-1] / usual - 1) > _ROUNDED or abs(means.mean() / usual - 1) > _ROUNDED / 2)
+    )
 
 
 def _follows_clock(passed_s: Floats, covered: Floats, means: Floats) -> bool:

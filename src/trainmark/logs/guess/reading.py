@@ -17,6 +17,8 @@ from trainmark.logs import Facts, ParsedLog, Problem, Status
 from trainmark.logs.description import build_format, parse_description
 from trainmark.logs.format import Format, GivenFormats
 from trainmark.logs.guess.families import (
+    BAR,
+    LAPSE,
     NOT_TRAINING,
     SIGN,
     STAMPED,
@@ -84,6 +86,7 @@ _POWERS_OF_A_BATCH = 32
 """Programs print after 10, 50 or 100 steps; a rise that this divides is one of samples, such as 10 batches of 64."""
 _FEWEST_OF_A_BATCH = 2
 _FIRST_RECORDS = 4096
+_LEAST_BATCH = 16
 NAME = "guessed"
 
 
@@ -190,7 +193,14 @@ def of_ranks(count: int, *, rated: bool) -> str:
 
 
 def _shown(family: Family) -> str:
-    text = family.text.replace(STAMPED, "").replace(SIGN, "").replace("#", "N").strip()
+    text = (
+        family.text.replace(STAMPED, "")
+        .replace(SIGN, "")
+        .replace(LAPSE, "#")
+        .replace(BAR, "")
+        .replace("#", "N")
+        .strip()
+    )
     return text if len(text) <= _BEFORE else text[:_BEFORE] + "…"
 
 
@@ -344,6 +354,7 @@ def _words_pattern(family: Family, fields: Fields) -> str:
     if unit:
         return "".join(parts) + ("" if is_stamped else f".*?{family.stamp_pattern}")
     after = _without_suffix(family.places[-1 if last is None else last].after, parts[-1])
+    after = after.partition(STAMPED)[0]  # what wrapped the line may have the stamp
     if not is_stamped:
         return "".join(parts) + f"[^0-9.].*?{family.stamp_pattern}"
     if last == fields.counter and not family.places[last].name and is_of_a_total(family, last):
@@ -428,6 +439,8 @@ def _escape(text: str) -> str:
         .replace("\\=", "=")
         .replace("\\:", ":")
         .replace(SIGN, r"[^\x00-\x7f]+")
+        .replace(BAR, r"[^\d\n]+")
+        .replace(LAPSE, r"[\d dhms]+")
     )
 
 
@@ -563,8 +576,13 @@ def read_guessed(
     if recognised is not None:
         given = _merge_given(given, unknown, known.unit)
     log = _read(stream, known, unknown.log, given)
+    better = None
     if whose := _whose_rate(log):
-        guess = _with_rate_of(guess, whose)
+        better = _with_rate_of(guess, whose)
+    elif guess.is_bar and _has_whole_batches(log):
+        better = _with_samples(guess)
+    if better is not None:
+        guess = better
         log = _read(stream, proposed_format(guess), unknown.log, given)
     is_readable = log.status is Status.OK or (log.status is Status.INVALID and log.records.count)
     if not is_readable or log.records.count < guess.lines // 2:
@@ -606,6 +624,29 @@ def _whose_rate(log: ParsedLog) -> str | None:
     if abs(done / expected - 1) < _CLOSE:
         return None
     return next((whose for whose, share in others.items() if abs(done / share - 1) < _CLOSE), None)
+
+
+def _has_whole_batches(log: ParsedLog) -> bool:
+    """Return whether the counter of a bar has multiples of the stated batch alone, but for its end: it counts samples.
+
+    PyTorch Geometric's examples draw such bars. Multiples of 10 may be those of the steps after which a bar is drawn.
+    """
+    batch, steps = log.global_batch, log.records.step
+    if batch is None or batch < _LEAST_BATCH or not batch % 10 or steps is None:
+        return False
+    values = steps.array(0, _FIRST_RECORDS)
+    return bool((values[values < values.max()] % batch == 0).all() and values.max() > batch)
+
+
+def _with_samples(guess: Guess) -> Guess:
+    """Return the guess with a bar that counts samples."""
+    assumed = tuple(
+        f"{one.removesuffix('steps')}samples: they are multiples of the batch"
+        if one.endswith(" counts steps")
+        else one
+        for one in guess.assumed
+    )
+    return replace(guess, document={**guess.document, "counts_samples": True}, assumed=assumed)
 
 
 def _with_rate_of(guess: Guess, whose: str) -> Guess:
