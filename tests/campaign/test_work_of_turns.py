@@ -42,11 +42,12 @@ def in_turn(folder: Path, line: Line) -> AlternationResult:
         for step, at in enumerate(times):
             text += line(side, step) + "\n"
             arrivals += f"{at:.4f} {len(text)}\n"
-        (folder / side.value).mkdir()
-        (folder / side.value / LOG).write_text(text)
-        (folder / side.value / ARRIVALS).write_text(arrivals)
+        of_start = folder / side.value / "1"
+        of_start.mkdir(parents=True)
+        (of_start / LOG).write_text(text)
+        (of_start / ARRIVALS).write_text(arrivals)
         programs[side] = SideProgram(("train",), Card.model_validate(CARD), folder / side.value, folder)
-    return _result(programs, blocks, Alternation(ROUNDS, BLOCK_S, seed=1), {})
+    return _result(programs, blocks, Alternation(ROUNDS, BLOCK_S, seed=1, starts=1), {})
 
 
 def with_rates(side: Side, step: int) -> str:

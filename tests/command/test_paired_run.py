@@ -77,7 +77,10 @@ def test_a_program_of_half_the_speed_is_slower(folder: Path, capsys: pytest.Capt
     assert stored["ratio"] < 0.7
     sides = "".join(block["side"] for block in stored["blocks"])
     assert {sides[at : at + 4] for at in range(0, 32, 4)} <= {"abba", "baab"}
-    assert (folder / "out" / "a" / LOG).exists()
+    assert [(folder / "out" / side / str(start) / LOG).exists() for side in "ab" for start in (1, 8)] == [
+        True
+    ] * 4
+    assert [block["started"] for block in stored["blocks"][::4]] == list(range(1, 9))
     ends = [block["end"] for block in stored["blocks"]]
     starts = [block["start"] for block in stored["blocks"]]
     # The two programs never run at once.
@@ -95,6 +98,33 @@ def test_programs_that_measure_themselves_are_compared_by_a_line_for_each_step(
     printed = capsys.readouterr().out
     assert code == 0, printed
     assert "A is faster than B" in printed
+
+
+OF_PROCESS = """\
+import os, sys, time
+with open("started", "a+") as file:
+    file.write("x")
+    file.flush()
+    is_slow = os.path.getsize("started") % 4 in (2, 3)
+for step in range(100_000):
+    time.sleep(0.015 if is_slow else 0.01)
+    print(f"step {step} loss 1.0", flush=True)
+"""
+"""A program of which every second process is slower: of A's and of B's as many."""
+
+
+@pytest.mark.parametrize(("starts", "is_different"), [("8", False), ("1", True)])
+def test_processes_of_one_program_that_differ_are_equal_programs(
+    folder: Path, capsys: pytest.CaptureFixture[str], starts: str, is_different: bool
+) -> None:
+    (folder / "process.py").write_text(OF_PROCESS)
+    words = [sys.executable, "process.py"]
+
+    call(words, words, "--rounds", "8", "--block-seconds", "0.4", "--skip", "2", "--starts", starts)
+
+    printed = capsys.readouterr().out
+    assert ("A is indistinguishable from B" in printed) is not is_different, printed
+    assert ("The verdict is about 1 start of both programs only" in printed) is is_different
 
 
 def test_a_long_warm_up_shows_how_far_it_is(
@@ -170,7 +200,7 @@ def test_a_machine_with_a_gpu_is_refused(
 
 def test_options_of_a_pair_need_the_other_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--rounds", "8", "--", *command(0.01)]) == 2
-    assert "--block-seconds, --rounds and --seed are for --against" in capsys.readouterr().err
+    assert "--block-seconds, --rounds, --starts and --seed are for --against" in capsys.readouterr().err
 
 
 def test_a_pause_reaches_children_with_a_session_of_their_own_and_the_end_does_too(folder: Path) -> None:

@@ -1,12 +1,13 @@
 """Two programs at once, in turn for blocks of seconds: one is paused while the other runs; their rates are compared.
 
-Both programs are resident and warm, so a block begins where the last one of its program ended. The records of a log
-count by their arrival; the time that a program prints itself may contain a pause.
+Both programs are resident and warm, so a block begins where the last one of its program ended. After some rounds both
+are ended and started again: what differs between two processes of one program is then in the interval. The records of
+a log count by their arrival; the time that a program prints itself may contain a pause.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from time import monotonic, sleep, time
@@ -31,6 +32,7 @@ from trainmark.measure.paired_blocks import (
     disturbance_slopes,
     paired_ratio,
     ratios_of_rounds,
+    ratios_of_starts,
     round_orders,
 )
 from trainmark.node.pausing import LOOK_S, PausableProgram
@@ -64,13 +66,17 @@ class SideProgram:
     folder: Path
     work_dir: Path
 
+    def of_start(self, number: int) -> "SideProgram":
+        """Return the program with the folder of this start, from 1."""
+        return replace(self, folder=self.folder / str(number))
+
 
 @dataclass(frozen=True, slots=True)
 class Alternation:
     """The turns of two programs.
 
-    ``rounds`` have four blocks of ``block_s`` seconds, in an order drawn by ``seed``. Each program first runs alone
-    until its log has ``warmup_records``, at most ``limit_s`` seconds.
+    ``rounds`` have four blocks of ``block_s`` seconds, in an order drawn by ``seed``. Both programs are started at
+    least ``starts`` times. Each then runs alone until its log has ``warmup_records``, at most ``limit_s`` seconds.
     """
 
     rounds: int
@@ -78,23 +84,36 @@ class Alternation:
     seed: int
     warmup_records: int = WARMUP_RECORDS
     limit_s: float = LIMIT_S
+    starts: int = LEAST_ROUNDS
+
+    @property
+    def rounds_of_start(self) -> int:
+        """The rounds between two starts."""
+        return max(1, self.rounds // self.starts)
 
 
 @dataclass(frozen=True, slots=True)
 class AlternationResult:
     """The ratio of the two rates, A over B, with the rate of each block (None: too few records) and their unit.
 
-    ``ratio`` compares the rates at equal disturbance where ``slopes`` are not 0, ``unadjusted`` as they are.
+    ``ratio`` compares the rates at equal disturbance where ``slopes`` are not 0, ``unadjusted`` as they are. Their
+    interval is over the starts of the programs if ``is_over_starts``, else over the rounds: ``ratios`` has theirs.
     """
 
     ratio: PairedRatio
     unadjusted: PairedRatio
+    is_over_starts: bool
     slopes: DisturbanceSlopes
     unit: str
     blocks: tuple[Block, ...]
     rates: tuple[float | None, ...]
     ratios: tuple[float, ...]
     work_per_step: Mapping[Side, int | None]
+
+    @property
+    def starts(self) -> int:
+        """The number of times that both programs were started."""
+        return max(block.started for block in self.blocks)
 
     @property
     def disturbance(self) -> Disturbance | None:
@@ -118,26 +137,30 @@ def alternate(
     Raises ``TrainmarkError`` if a program ends early, or if its log does not show when its steps ended.
     """
     blocks: list[Block] = []
-    with ExitStack() as stack:
-        started: dict[Side, PausableProgram] = {}
-        for side, program in programs.items():
-            say(f"{side.upper()} starts and warms up")
-            started[side] = stack.enter_context(
-                PausableProgram(program.words, program.folder, program.work_dir)
-            )
-            _warm_up(side, program, started[side], how, say)
-            started[side].find_processes()
-            started[side].pause()
-        for number, order in enumerate(round_orders(how.rounds, np.random.default_rng(how.seed)), start=1):
-            say(f"round {number} of {how.rounds}: {' '.join(order).upper()}")
-            blocks += (_run_block(side, started[side], how.block_s) for side in order)
-            if any(program.code is not None for program in started.values()):
-                break
-        ended = {side: program.code for side, program in started.items() if program.code is not None}
+    ended: dict[Side, int | None] = {}
+    orders = round_orders(how.rounds, np.random.default_rng(how.seed))
+    for number, first in enumerate(range(0, how.rounds, how.rounds_of_start), start=1):
+        with ExitStack() as stack:
+            started: dict[Side, PausableProgram] = {}
+            for side, program in ((side, program.of_start(number)) for side, program in programs.items()):
+                say(f"{side.upper()} starts and warms up")
+                program.folder.mkdir(parents=True, exist_ok=True)
+                started[side] = stack.enter_context(
+                    PausableProgram(program.words, program.folder, program.work_dir)
+                )
+                _warm_up(side, program, started[side], how, say)
+                started[side].find_processes()
+                started[side].pause()
+            for at, order in enumerate(orders[first : first + how.rounds_of_start], start=first + 1):
+                say(f"round {at} of {how.rounds}: {' '.join(order).upper()}")
+                blocks += (_run_block(side, started[side], how.block_s, number) for side in order)
+                if any(program.code is not None for program in started.values()):
+                    break
+            ended |= {side: program.code for side, program in started.items() if program.code is not None}
     return _result(programs, blocks, how, ended)
 
 
-def _run_block(side: Side, program: PausableProgram, block_s: float) -> Block:
+def _run_block(side: Side, program: PausableProgram, block_s: float, started: int) -> Block:
     before = program.contention()
     start_s, deadline = time(), monotonic() + block_s
     program.resume()
@@ -145,7 +168,7 @@ def _run_block(side: Side, program: PausableProgram, block_s: float) -> Block:
     end_s = time()
     program.pause()
     shares = before.shares_until(program.contention(), end_s - start_s)
-    return Block(side, start_s, end_s, Disturbance(*shares) if shares else None)
+    return Block(side, start_s, end_s, Disturbance(*shares) if shares else None, started)
 
 
 def _warm_up(
@@ -186,21 +209,39 @@ def _result(
     how: Alternation,
     ended: Mapping[Side, int | None],
 ) -> AlternationResult:
-    logs = {side: read_run_log(program.card, program.folder) for side, program in programs.items()}
-    times = {side: _times(side, log, how.block_s) for side, log in logs.items()}
-    works = {side: _work_of_step(log.parsed) for side, log in logs.items()}
+    parts = dict.fromkeys((block.started, block.side) for block in blocks)
+    logs = {
+        (number, side): read_run_log(programs[side].card, programs[side].of_start(number).folder)
+        for number, side in parts
+    }
+    times = {part: _times(part[1], log, how.block_s) for part, log in logs.items()}
+    works = {side: _work_of_step(logs[1, side].parsed) for side in programs}
     units = {log.parsed.unit for log in logs.values()}
     known = len(units) == 1 and None not in units and None not in works.values()
-    done = {side: _steps(log) * ((works[side] if known else None) or 1) for side, log in logs.items()}
-    rates = [block_rate(times[block.side], done[block.side], block) for block in blocks]
+    done = {part: _steps(log) * ((works[part[1]] if known else None) or 1) for part, log in logs.items()}
+    rates = [
+        block_rate(times[block.started, block.side], done[block.started, block.side], block)
+        for block in blocks
+    ]
     slopes = disturbance_slopes(blocks, rates)
     ratios = ratios_of_rounds(blocks, rates, slopes)
-    ratio, unadjusted = paired_ratio(ratios), paired_ratio(ratios_of_rounds(blocks, rates))
+    is_over_starts = how.starts >= LEAST_ROUNDS
+    units_of = ratios_of_starts if is_over_starts else ratios_of_rounds
+    usable = units_of(blocks, rates, slopes)
+    ratio, unadjusted = paired_ratio(usable), paired_ratio(units_of(blocks, rates))
     if ratio is None or unadjusted is None:
-        raise TrainmarkError(_why_no_ratio(len(ratios), len(blocks), rates, how, ended))
+        raise TrainmarkError(_why_no_ratio(len(usable), len(blocks), rates, how, ended))
     (unit,) = units if known else {STEPS}
     return AlternationResult(
-        ratio, unadjusted, slopes, unit or STEPS, tuple(blocks), tuple(rates), tuple(ratios), works
+        ratio,
+        unadjusted,
+        is_over_starts,
+        slopes,
+        unit or STEPS,
+        tuple(blocks),
+        tuple(rates),
+        tuple(ratios),
+        works,
     )
 
 
@@ -230,19 +271,20 @@ def _why_no_ratio(
     ended: Mapping[Side, int | None],
 ) -> str:
     empty = sum(rate is None for rate in rates)
+    units = "starts" if how.starts >= LEAST_ROUNDS else "rounds"
+    left = f"{usable} of the {LEAST_ROUNDS} {units} that a verdict needs"
     if ended:
         side, code = next(iter(ended.items()))
         return (
-            f"{side.upper()} ended with code {code} in round {-(-blocks // 4)} of {how.rounds}; a verdict needs "
-            f"{LEAST_ROUNDS} whole rounds: give it more steps"
+            f"{side.upper()} ended with code {code} before its rounds were over, so only {left} are left: give it "
+            "more steps"
         )
     if empty:
         return (
-            f"{empty} of {blocks} blocks have fewer than {DROPPED_RECORDS + LEAST_RECORDS} records, and only {usable} "
-            f"rounds are left of the {LEAST_ROUNDS} that a verdict needs: raise --block-seconds ({how.block_s:g}), or "
-            "let the programs print more often"
+            f"{empty} of {blocks} blocks have fewer than {DROPPED_RECORDS + LEAST_RECORDS} records, so only {left} are "
+            f"left: raise --block-seconds ({how.block_s:g}), or let the programs print more often"
         )
-    return f"a verdict needs {LEAST_ROUNDS} rounds; there are {usable}"
+    return f"there are only {left}"
 
 
 def _times(side: Side, log: RunLog, block_s: float) -> Floats:

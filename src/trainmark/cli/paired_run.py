@@ -36,7 +36,7 @@ def compare_commands(
     """
     from trainmark.campaign.alternating import LIMIT_S, WARMUP_RECORDS, Alternation, alternate
     from trainmark.cli.main import INTERRUPTED
-    from trainmark.measure.paired_blocks import Side
+    from trainmark.measure.paired_blocks import LEAST_ROUNDS, Side
 
     _refuse_options(given, options)
     _refuse_gpus()
@@ -47,6 +47,7 @@ def compare_commands(
         seed=_SEED if comparison.seed is None else comparison.seed,
         warmup_records=WARMUP_RECORDS if given.skip is None else given.skip,
         limit_s=given.timeout or LIMIT_S,
+        starts=comparison.starts or LEAST_ROUNDS,
     )
     commands = {Side.A: tuple(words), Side.B: other}
     directory = options.out or default_directory(f"{command_suite(words, given, Path.cwd()).name}-against")
@@ -129,7 +130,9 @@ def _document(
         "ratio": ratio.value,
         "interval": [ratio.low, ratio.high],
         "level": ratio.level,
-        "rounds": ratio.rounds,
+        "rounds": len(found.ratios),
+        "starts": found.starts,
+        "interval_over": "starts" if found.is_over_starts else "rounds",
         "change": ratio.change,
         "unadjusted": {
             "ratio": found.unadjusted.value,
@@ -144,6 +147,7 @@ def _document(
                 "side": block.side.value,
                 "start": block.start_s,
                 "end": block.end_s,
+                "started": block.started,
                 "rate": rate,
                 "disturbance": asdict(block.disturbance) if block.disturbance else None,
             }
@@ -153,7 +157,7 @@ def _document(
 
 
 def _lines(found: "AlternationResult", commands: "dict[Side, tuple[str, ...]]", directory: Path) -> list[str]:
-    from trainmark.printable import printable_line, significant
+    from trainmark.printable import counted, printable_line, significant
 
     ratio = found.ratio
     verdict = (
@@ -166,10 +170,18 @@ def _lines(found: "AlternationResult", commands: "dict[Side, tuple[str, ...]]", 
     if found.unit != STEPS_UNIT and len(set(found.work_per_step.values())) > 1:
         work = " and ".join(f"{side.upper()} {work:,}" for side, work in found.work_per_step.items())
         lines.append(f"The work of a step differs ({found.unit.removesuffix('/s')}): {work}")
+    starts = f"{counted(found.starts, 'start')} of both programs"
+    rounds = f"{len(found.ratios)} rounds of four blocks"
+    over = f"{starts}, {rounds}" if found.is_over_starts else rounds
     lines.append(
-        f"A/B = {ratio.value:.4f}, {ratio.level:.0%} interval [{ratio.low:.4f}, {ratio.high:.4f}] over {ratio.rounds} "
-        f"rounds of four blocks: A {verdict} B"
+        f"A/B = {ratio.value:.4f}, {ratio.level:.0%} interval [{ratio.low:.4f}, {ratio.high:.4f}] over {over}: "
+        f"A {verdict} B"
     )
+    if not found.is_over_starts:
+        lines.append(
+            f"The verdict is about {starts} only: two processes of one program may differ by more, by their memory "
+            "addresses or hash seeds (--starts 8)."
+        )
     if found.slopes and found.disturbance is not None:
         plain = found.unadjusted
         lines.append(
@@ -182,5 +194,5 @@ def _lines(found: "AlternationResult", commands: "dict[Side, tuple[str, ...]]", 
             "The logs do not state the same unit of work: a step of A counts as much as a step of B. If a step of one "
             "trains more samples than a step of the other, the verdict is about steps only."
         )
-    lines.append(f"stored in {directory}: {BLOCKS}, and the log of each in a/ and b/")
+    lines.append(f"stored in {directory}: {BLOCKS}, and the logs of each in a/ and b/")
     return lines

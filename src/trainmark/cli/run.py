@@ -86,8 +86,9 @@ def run(
         from trainmark.cli.paired_run import compare_commands
 
         raise typer.Exit(compare_commands(words, given, comparison, options))
-    if any(one is not None for one in (comparison.block_seconds, comparison.rounds, comparison.seed)):
-        raise InputError("--block-seconds, --rounds and --seed are for --against")
+    of_turns = comparison.block_seconds, comparison.rounds, comparison.starts, comparison.seed
+    if any(one is not None for one in of_turns):
+        raise InputError("--block-seconds, --rounds, --starts and --seed are for --against")
     options = replace(options, hosts=options.hosts or hosts_of(words, given, os.environ))
     given = replace(given, nodes=nodes_of(words, given, count_hosts(options.hosts, options.engine)))
     found = command_suite(words, given, Path.cwd())

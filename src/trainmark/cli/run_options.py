@@ -209,6 +209,14 @@ class ComparisonOptions:
             min=8,
         ),
     ] = None
+    starts: Annotated[
+        int | None,
+        _of_command(
+            help="With --against: how often both programs are started, at least; default: 8. With fewer, the verdict "
+            "is about these processes only.",
+            min=1,
+        ),
+    ] = None
     seed: Annotated[
         int | None, _of_command(help="With --against: the seed of the order; default: 1.", min=0)
     ] = None

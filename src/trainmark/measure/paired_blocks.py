@@ -7,6 +7,9 @@ the exact one of Wilcoxon's signed-rank test: no distribution is assumed but tha
 down, which the random order gives. (Hollander, Wolfe, Chicken, "Nonparametric Statistical Methods", 3rd edition,
 section 3.3.)
 
+Two processes of one program differ too, by their memory addresses or hash seeds. Both programs are therefore started
+several times, and the units of the test are then the starts, each with the mean of its rounds (in logarithms).
+
 Where it is known how much other processes disturbed each block, the rates are compared at equal disturbance: an
 analysis of covariance with two slopes (the time for which the program waited for a CPU, and the share of the CPUs that
 others took, which costs clock, caches and the other half of a core), fitted over the blocks of each program by least
@@ -19,6 +22,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
+from itertools import groupby
+from statistics import geometric_mean
 
 import numpy as np
 
@@ -34,7 +39,7 @@ LEAST_RECORDS = 4
 """The records that a block needs after those that are left out."""
 
 LEAST_ROUNDS = 8
-"""The rounds from which Wilcoxon's test has an interval at ``LEVEL``."""
+"""The rounds, or starts, from which Wilcoxon's test has an interval at ``LEVEL``."""
 
 BLOCKS_OF_ROUND = 4
 
@@ -87,23 +92,25 @@ class DisturbanceSlopes:
 class Block:
     """The seconds of one program between its continuation and its pause, in Unix time.
 
-    ``disturbance`` is what other processes took from it; None if not known.
+    ``started`` is how often both programs had been started until then. ``disturbance`` is what other processes took
+    from it; None if not known.
     """
 
     side: Side
     start_s: float
     end_s: float
     disturbance: Disturbance | None = None
+    started: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class PairedRatio:
-    """A's rate over B's: the estimate, its interval at ``level`` and the number of rounds."""
+    """The rate of A over that of B: the estimate, its interval at ``level``, the number of rounds or starts."""
 
     value: float
     low: float
     high: float
-    rounds: int
+    units: int
     level: float = LEVEL
 
     @property
@@ -151,6 +158,18 @@ def ratios_of_rounds(
     return found
 
 
+def ratios_of_starts(
+    blocks: Sequence[Block], rates: Sequence[float | None], slopes: DisturbanceSlopes | None = None
+) -> list[float]:
+    """Return the geometric mean of the rounds' ratios of each start that has one (see ``ratios_of_rounds``)."""
+    found = []
+    for _, group in groupby(zip(blocks, rates, strict=True), key=lambda pair: pair[0].started):
+        of_start, its_rates = zip(*group, strict=True)
+        if ratios := ratios_of_rounds(of_start, its_rates, slopes):
+            found.append(geometric_mean(ratios))
+    return found
+
+
 def disturbance_slopes(blocks: Sequence[Block], rates: Sequence[float | None]) -> DisturbanceSlopes:
     """Return the slopes over the blocks of each program; 0 where the blocks hardly differ or where it is not known."""
     from scipy.optimize import nnls
@@ -179,7 +198,7 @@ def _regressors(disturbance: Disturbance) -> tuple[float, float]:
 
 
 def paired_ratio(ratios: Sequence[float], level: float = LEVEL) -> PairedRatio | None:
-    """Return the ratio over all rounds; None for fewer rounds than ``level`` needs."""
+    """Return the ratio over all rounds, or starts; None for fewer than ``level`` needs."""
     count = len(ratios)
     rank = _rank_of_end(count, level)
     if rank is None:
@@ -191,7 +210,7 @@ def paired_ratio(ratios: Sequence[float], level: float = LEVEL) -> PairedRatio |
         value=float(np.exp(np.median(means))),
         low=float(np.exp(means[rank])),
         high=float(np.exp(means[means.size - 1 - rank])),
-        rounds=count,
+        units=count,
         level=level,
     )
 
