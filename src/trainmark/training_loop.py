@@ -123,6 +123,7 @@ class LoopMeasurement:
         self._others: dict[str, int] = {}
         self._progress: _ProgressFile | None = None
         self._prints_steps = False
+        self._is_unwaited = False
         self._result: LoopResult | None = None
 
     @property
@@ -182,7 +183,9 @@ class LoopMeasurement:
         if self._synchronize is None and cuda is not None:
             self._clock = CudaClock(cuda)
         else:
-            self._clock = HostClock(self._synchronize or _torch_synchronize())
+            wait = self._synchronize or _wait_for_frameworks()
+            self._clock = HostClock(wait)
+            self._is_unwaited = wait is None and "mindspore" in sys.modules
         self._clock.mark()
         self._window_at = time.time()
 
@@ -248,6 +251,11 @@ class LoopMeasurement:
 
     def _doubt(self, late_s: float, window_s: float) -> str | None:
         """Return a sentence about time in the window in which nothing was trained; None if there is none."""
+        if self._is_unwaited:
+            return (
+                "MindSpore computes after its calls return, and nothing waited for it at the ends of the window: give "
+                "measure() a function that does, such as synchronize=lambda: loss.asnumpy()"
+            )
         found = [f"{what} ({count} times)" for what, count in self._others.items()]
         if found:
             return f"the window contains {' and '.join(found)}: measure the training without it"
@@ -277,7 +285,9 @@ class LoopMeasurement:
             "throughput": sum(merged.work) / merged.seconds,
             "unit": f"{self._unit}/s",
             "first_step_s": self._ends[1] - self._ends[0],
-            "suspect": [{"code": "other-work", "sentence": doubt}] if doubt else [],
+            "suspect": [{"code": "not-waited" if self._is_unwaited else "other-work", "sentence": doubt}]
+            if doubt
+            else [],
         }
 
     def _write(
@@ -366,11 +376,12 @@ def measure(
     """Return a context that measures the training loop inside it; call ``step(work)`` at the end of each step.
 
     ``unit`` names the work of ``step``, such as ``tokens``; the throughput is in ``unit`` per second. The first
-    ``warmup`` steps (1 or more) are left out. ``synchronize`` waits for the device, such as
-    ``lambda: jax.block_until_ready(state)``; PyTorch's devices are waited for without it. With ``all_ranks``, ``step``
-    counts the work of all ranks; otherwise rank 0 adds those of the ranks of ``torch.distributed``. ``events`` is the
-    file of the events; by default that of the run under ``trainmark run``, and none elsewhere. At the end rank 0
-    prints one line to standard output, unless ``quiet``. Raises ``ValueError`` for an empty unit or ``warmup`` < 1.
+    ``warmup`` steps (1 or more) are left out. ``synchronize`` waits for the device, such as ``lambda: loss.asnumpy()``;
+    PyTorch, JAX, MXNet and Paddle are waited for without it, and MindSpore puts the number in doubt. With
+    ``all_ranks``, ``step`` counts the work of all ranks; otherwise rank 0 adds those of the ranks of
+    ``torch.distributed``. ``events`` is the file of the events; by default that of the run under ``trainmark run``, and
+    none elsewhere. At the end rank 0 prints one line to standard output, unless ``quiet``. Raises ``ValueError`` for an
+    empty unit or ``warmup`` < 1.
 
     Example::
 
@@ -528,6 +539,38 @@ def _initialised_cuda() -> Any:
     """Return ``torch.cuda`` if the program uses it; None otherwise."""
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     return cuda if cuda is not None and cuda.is_initialized() else None
+
+
+def _wait_for_frameworks() -> Callable[[], object] | None:
+    """Return the function that waits for what the loaded frameworks still compute; None if there is nothing.
+
+    None of them is imported here, and none starts a device that the program does not use.
+    """
+    possible = (_torch_synchronize(), _jax_synchronize(), _mxnet_synchronize(), _paddle_synchronize())
+    waits = [wait for wait in possible if wait is not None]
+    return (lambda: [wait() for wait in waits]) if waits else None
+
+
+def _jax_synchronize() -> Callable[[], object] | None:
+    """Return the function that waits for all arrays of JAX: its calls return before they are computed."""
+    jax = sys.modules.get("jax")
+    is_started = getattr(sys.modules.get("jax._src.xla_bridge"), "backends_are_initialized", None)
+    if jax is None or not hasattr(jax, "live_arrays") or (is_started is not None and not is_started()):
+        return None
+    return lambda: jax.block_until_ready(jax.live_arrays())
+
+
+def _mxnet_synchronize() -> Callable[[], object] | None:
+    """Return the function that waits for MXNet's engine, which computes later on CPUs too."""
+    return getattr(getattr(sys.modules.get("mxnet"), "nd", None), "waitall", None)
+
+
+def _paddle_synchronize() -> Callable[[], object] | None:
+    """Return the function that waits for Paddle's GPU; None on CPUs, where a call returns when it is computed."""
+    device = getattr(sys.modules.get("paddle"), "device", None)
+    if device is None or not device.get_device().startswith("gpu"):
+        return None
+    return getattr(device, "synchronize", None)
 
 
 def _torch_synchronize() -> Callable[[], object] | None:

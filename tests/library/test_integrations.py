@@ -225,3 +225,75 @@ def test_rank_0_adds_the_work_of_all_ranks(_: None, tmp_path: Path) -> None:
     ours, outside = numbers(of_two_ranks(tmp_path))
 
     assert ours == pytest.approx(outside, rel=0.02)
+
+
+LATER = """
+import time
+import trainmark
+{setup}
+with trainmark.measure(unit="samples", warmup=4) as m:
+    for number in range(16):
+        state = step(state)
+        m.step(1)
+        if number == 3:
+            {wait}
+            began = time.perf_counter()
+{wait}
+print("outside", 12 / (time.perf_counter() - began))
+"""
+JAX = """
+import jax, jax.numpy as jnp
+@jax.jit
+def step(state):
+    for _ in range(12):
+        state = jnp.tanh(state @ state) * 0.01
+    return state
+state = step(jnp.ones((500, 500)))
+"""
+MXNET = """
+import mxnet as mx
+def step(state):
+    for _ in range(12):
+        state = mx.nd.tanh(mx.nd.dot(state, state)) * 0.01
+    return state
+state = step(mx.nd.ones((500, 500)))
+"""
+MINDSPORE = """
+from mindspore import ops
+def step(state):
+    for _ in range(12):
+        state = ops.tanh(ops.matmul(state, state)) * 0.01
+    return state
+state = step(ops.ones((500, 500)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("python", "setup", "wait"),
+    [
+        pytest.param(
+            framework_python("jax"), JAX, "state.block_until_ready()", marks=marked("jax", rarely=False)
+        ),
+        pytest.param(
+            framework_python("mxnet"), MXNET, "state.wait_to_read()", marks=marked("mxnet", rarely=False)
+        ),
+    ],
+    ids=["jax", "mxnet"],
+)
+def test_a_framework_that_computes_later_is_waited_for(
+    tmp_path: Path, python: str, setup: str, wait: str
+) -> None:
+    ours, outside = output(python, LATER.format(setup=setup, wait=wait), tmp_path)
+
+    # Without the wait it was 3 to 300 times as high.
+    assert float(ours.split()[1]) == pytest.approx(float(outside.split()[1]), rel=0.1)
+    assert "in doubt" not in ours
+
+
+@pytest.mark.parametrize(
+    "python", [pytest.param(framework_python("mindspore"), marks=marked("mindspore", rarely=True))], ids=[""]
+)
+def test_a_framework_that_cannot_be_waited_for_puts_the_number_in_doubt(tmp_path: Path, python: str) -> None:
+    ours, _ = output(python, LATER.format(setup=MINDSPORE, wait="state.asnumpy()"), tmp_path)
+
+    assert "in doubt: MindSpore computes after its calls return" in ours
