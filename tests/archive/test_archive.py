@@ -150,6 +150,19 @@ def test_a_number_that_does_not_follow_from_its_log_is_found(
     assert (results / "results.json").read_text() == document
 
 
+def test_a_document_that_contradicts_itself_is_a_difference_and_no_usage_error(
+    results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def edit(document: Any) -> None:
+        document["cases"][0]["estimate"]["median"] *= 1.2
+
+    archive_edited(results, tmp_path / "a.tar.zst", edit)
+
+    assert main(["verify", str(tmp_path / "a.tar.zst")]) == 1
+    # The path is that in the archive and not of a temporary folder.
+    assert "\n  differs: results.json: " in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("path", "figure"),
     [

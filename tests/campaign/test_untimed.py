@@ -7,6 +7,7 @@ import pytest
 
 from command_logs import doubts, measure_command
 from trainmark.cli.run_options import CommandOptions
+from trainmark.measure import NotMeasurable
 from trainmark.schema.measurement import Measurement
 
 STEPS, STEP_S, BATCH = 600, 0.05, 32
@@ -155,3 +156,12 @@ def test_a_validation_after_each_line_is_no_part_of_the_steps(tmp_path: Path, li
 
     assert found.throughput == pytest.approx(1 / STEP_S, rel=2e-3)
     assert found.printed_throughput is None
+
+
+def test_a_log_of_an_unknown_format_that_ends_with_an_error_is_called_that(tmp_path: Path) -> None:
+    """Its lines do count steps: it was called a log without a rising counter."""
+    pieces = [(1e9 - 1, b""), *((1e9 + step, f"step {step} loss 4.0\n".encode()) for step in range(60))]
+    pieces.append((1e9 + 60, b"Traceback (most recent call last):\nRuntimeError: CUDA out of memory\n"))
+
+    with pytest.raises(NotMeasurable, match="is oom: the run ran out of memory: RuntimeError"):
+        measure_command(tmp_path, CommandOptions(), pieces)

@@ -495,6 +495,8 @@ def _require_format(card: Card, read: ParsedLog, log: Path, found: RunLog) -> No
                 "so their times are unknown: let the program flush its output after each line (print(…, flush=True); "
                 "PYTHONUNBUFFERED=1 is set; for others stdbuf -oL)"
             )
+        if read.status is not Status.UNKNOWN and read.problems:
+            raise NotMeasurable(f"{log.name} is {read.status.value}: {read.problems[0].message}")
         last = last_line_of(log)
         raise NotMeasurable(
             f"{log.name} is {read.status.value}: no line of it repeats with a rising counter{last}; "
