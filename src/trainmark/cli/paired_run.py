@@ -36,18 +36,19 @@ def compare_commands(
     """
     from trainmark.campaign.alternating import LIMIT_S, WARMUP_RECORDS, Alternation, alternate
     from trainmark.cli.main import INTERRUPTED
-    from trainmark.measure.paired_blocks import LEAST_ROUNDS, Side
+    from trainmark.measure.paired_blocks import Side
 
     _refuse_options(given, options)
     _refuse_gpus()
     other = _split(comparison.against or "")
+    rounds = comparison.rounds or _ROUNDS
     how = Alternation(
-        rounds=comparison.rounds or _ROUNDS,
+        rounds=rounds,
         block_s=comparison.block_seconds or _BLOCK_S,
         seed=_SEED if comparison.seed is None else comparison.seed,
         warmup_records=WARMUP_RECORDS if given.skip is None else given.skip,
         limit_s=given.timeout or LIMIT_S,
-        starts=comparison.starts or LEAST_ROUNDS,
+        starts=comparison.starts or rounds,
     )
     commands = {Side.A: tuple(words), Side.B: other}
     directory = options.out or default_directory(f"{command_suite(words, given, Path.cwd()).name}-against")

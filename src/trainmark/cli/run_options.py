@@ -212,8 +212,8 @@ class ComparisonOptions:
     starts: Annotated[
         int | None,
         _of_command(
-            help="With --against: how often both programs are started, at least; default: 8. With fewer, the verdict "
-            "is about these processes only.",
+            help="With --against: how often both programs are started, at least; default: before each round. With "
+            "fewer than 8, the verdict is about these processes only.",
             min=1,
         ),
     ] = None
