@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainmark.check.bandwidth import compare_speeds
+from trainmark.check.network import long_trips
 from trainmark.check.outliers import compare
 from trainmark.schema.check import Level, Quantity, Timing
 
@@ -97,6 +98,49 @@ def test_a_slow_link_of_two_hosts_is_attributed_to_neither() -> None:
         timing(one, device=to, quantity=Quantity.LINK, kind="TCP", unit="bytes") for one, to in ("ab", "ba")
     ]
     assert compare_speeds(both) == []
+
+
+def test_a_slow_network_is_not_blamed_on_the_cooling() -> None:
+    links = [
+        timing(
+            one, 40.0 if "c" in one + to else 1.0, device=to, quantity=Quantity.LINK, kind="TCP", unit="bytes"
+        )
+        for one, to in ("ab", "ba", "ac", "ca", "bc", "cb")
+    ]
+    (found,) = compare_speeds(links)
+    assert found.hosts == ("c",)
+    assert (found.remedy or "").startswith("check its cable, port of the switch, ")
+
+
+def trips(longer: dict[frozenset[str], float], hosts: str = "abcd") -> dict[tuple[str, str], float]:
+    """Return the shortest round trips of all links, 0.01 to 0.4 ms but for the lines in ``longer``."""
+    links = [(one, to) for one in hosts for to in hosts if one != to]
+    return {
+        link: longer.get(frozenset(link), 1e-5 if number % 3 else 4e-4) for number, link in enumerate(links)
+    }
+
+
+def test_a_host_behind_a_delayed_line_is_named() -> None:
+    delayed = trips({frozenset((other, "c")): 0.05 for other in "abd"})
+    (found,) = long_trips(delayed)
+    assert (found.check, found.level, found.hosts) == ("round-trip", Level.WARNING, ("c",))
+    assert found.found == "a packet to each other host and back takes at least 50 ms"
+    assert found.others == "0.01 to 0.4 ms"
+
+
+def test_one_delayed_line_is_named_by_its_two_hosts() -> None:
+    (found,) = long_trips(trips({frozenset("bd"): 0.003}))
+    assert (found.hosts, found.found) == (
+        ("b", "d"),
+        "a packet between the two and back takes at least 3 ms",
+    )
+
+
+@pytest.mark.parametrize("hosts", ["ab", "abc", "abcd"])
+def test_healthy_lines_raise_no_warning(hosts: str) -> None:
+    assert long_trips(trips({}, hosts)) == []
+    # Two sides of one line: neither is compared.
+    assert long_trips({("a", "b"): 0.05, ("b", "a"): 0.05}) == []
 
 
 def test_products_in_two_precisions_are_not_compared() -> None:

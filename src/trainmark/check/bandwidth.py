@@ -224,6 +224,11 @@ def reduce_all(targets: Sequence[Target], ranks: int, timeout_s: float, speeds: 
     speeds.findings.append(CheckFinding(check="all-reduce", level=Level.OK, hosts=names, found=found))
 
 
+_OF_DEVICES = "clocks, cooling, other processes and settings"
+_CAUSES = {Quantity.LINK: "cable, port of the switch, MTU, route and other traffic"}
+"""Usual causes of a slow host, by what is slow there."""
+
+
 def compare_speeds(timings: Sequence[Timing]) -> list[CheckFinding]:
     """Return the findings on device and link timings: the rates, and the hosts that are slower than the others."""
     measured = [timing for timing in timings if timing.quantity is not Quantity.LINK] + _links_by_host(
@@ -259,7 +264,7 @@ def compare_speeds(timings: Sequence[Timing]) -> list[CheckFinding]:
                     found=f"{where}{factor:.2f} times slower than the others: "
                     f"{rate(timing.rate, unit)}{_in(group.precision)}",
                     others=rates(others, unit) if others else None,
-                    remedy="check its clocks, cooling, other processes and settings, or exclude it "
+                    remedy=f"check its {_CAUSES.get(group.quantity, _OF_DEVICES)}, or exclude it "
                     f"(at most {LEVEL:.0%} of checks name a healthy host)",
                 )
             )

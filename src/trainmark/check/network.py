@@ -5,6 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from trainmark.check.formatting import rates, span
@@ -27,6 +28,9 @@ LINK_BYTES = 32 << 20
 
 ALL_PAIRS_LIMIT = 16
 """With more hosts, each connects to the first and to those 1, 2, 4, … positions on, so links grow as N log N."""
+
+LONGER_TRIP_S = 0.001
+"""Hosts of one training are in one building: a round trip this much longer than the others has a cause."""
 
 MAX_OFFSET_S = 0.1
 """A larger clock offset (beyond its measurement error) makes times of different hosts incomparable."""
@@ -86,6 +90,7 @@ def check_network(hosts: Sequence[Host], timeout_s: float) -> NetworkResults:
         hosts = [one.probe.host for one in running if _listens(one, network)]
         links = _connect(hosts, ports, secret, timeout_s, network)
     _add_links(links, network)
+    network.findings += long_trips({link: min(one.trip_s for one in found) for link, found in links.items()})
     if hosts:
         _add_clocks(links, hosts[0].name, network)
     return network
@@ -208,6 +213,44 @@ def _add_links(links: Mapping[tuple[str, str], Sequence[_PeerResult]], network: 
         f"{len(links)} connections {directions}: round trip {span(trips, 'ms')}, {rates(speeds, 'bytes')}"
     )
     network.findings.append(CheckFinding(check="ports", level=Level.OK, hosts=hosts, found=found_))
+
+
+def long_trips(trips: Mapping[tuple[str, str], float]) -> list[CheckFinding]:
+    """Return a warning for each host whose packets all take longer than those of the others, then for single lines.
+
+    ``trips`` has the shortest round trip of each link, in seconds: other load does not make all trips of a link long.
+    With two hosts there is nothing to compare.
+    """
+    lines: dict[frozenset[str], float] = {}
+    for link, trip_s in trips.items():
+        line = frozenset(link)
+        lines[line] = min(trip_s, lines.get(line, trip_s))
+    findings = []
+    for host in dict.fromkeys(name for link in trips for name in link):
+        others = [trip_s for line, trip_s in lines.items() if host not in line]
+        own = min(trip_s for line, trip_s in lines.items() if host in line)
+        if others and own - median(others) > LONGER_TRIP_S:
+            findings.append(_long_trip((host,), "a packet to each other host and back", own, others))
+    slow_hosts = {name for found in findings for name in found.hosts}
+    single = {line: trip_s for line, trip_s in lines.items() if not line & slow_hosts}
+    for line, trip_s in single.items():
+        others = [other for one, other in single.items() if one != line]
+        if others and trip_s - median(others) > LONGER_TRIP_S:
+            findings.append(
+                _long_trip(tuple(sorted(line)), "a packet between the two and back", trip_s, others)
+            )
+    return findings
+
+
+def _long_trip(hosts: tuple[str, ...], packet: str, trip_s: float, others: Sequence[float]) -> CheckFinding:
+    return CheckFinding(
+        check="round-trip",
+        level=Level.WARNING,
+        hosts=hosts,
+        found=f"{packet} takes at least {trip_s * 1e3:.3g} ms",
+        others=span([other * 1e3 for other in others], "ms"),
+        remedy="check the cable, the port of the switch, the route and traffic shaping (tc qdisc)",
+    )
 
 
 def _add_clocks(
