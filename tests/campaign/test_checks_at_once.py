@@ -95,7 +95,7 @@ def test_a_frameworks_step_and_its_variants_are_trained_at_once_as_far_as_there_
     monkeypatch.setattr(certifying, "party", lambda *_: None)
     monkeypatch.setattr(certifying, "certify", lambda *_: certificate_of("mobilenet_v1"))
     certifying.answer(
-        question, run_env, tmp_path / "out", Limits(), lambda _what: None, slots=Slots.of(slots)
+        question, run_env, tmp_path / "out", Limits(), lambda _what: None, slots=Slots.of(slots, 1)
     )
     assert len(overlapping) == at_once
 

@@ -3,7 +3,7 @@
 import errno
 import shlex
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -177,15 +177,24 @@ class _Campaign:
             return OutcomeRecord(case_id=case.id, repeat=repeat, outcome=Outcome.FAILED, reason=reason)
 
     def _certify(self) -> None:
-        """Check first that the frameworks do equal work, if the suite requires it."""
+        """Compile first what a GPU runs, and check that the frameworks do equal work, if the suite requires it."""
         order, run_env = self.order, self.executor.run_env
         own = [case for case in order.cases if isinstance(run_env.workload(case).card.source, BuiltinSource)]
-        if order.suite.equivalence and own:
-            from trainmark.campaign.certifying import certificates
+        with self._compiled_ahead():
+            if order.suite.equivalence and own:
+                from trainmark.campaign.certifying import certificates
 
-            limits, saved = order.suite.limits, run_env.home / SAVED_CERTIFICATES
-            certificates(run_env, own, order.out, limits, self.listener.readying, saved)
+                limits, saved = order.suite.limits, run_env.home / SAVED_CERTIFICATES
+                certificates(run_env, own, order.out, limits, self.listener.readying, saved)
         self.finished.certify(stored_certificates(order.out))
+
+    def _compiled_ahead(self) -> AbstractContextManager[None]:
+        """Return the context in which the programs for this machine's GPU are compiled."""
+        if not self.executor.run_env.machine.gpus:
+            return nullcontext()
+        from trainmark.campaign.compiling import compiled_ahead
+
+        return compiled_ahead(self.executor, self.order.cases)
 
     def _catch_up(self) -> None:
         """Store the finished runs that the database lacks; all of the suite's runs if it was rebuilt."""

@@ -43,8 +43,8 @@ from trainmark.workload import BuiltinSource, find_gap, load_workloads
 ACCUMULATION = "accumulation"
 """The axis that the check sets to more than one part, which some frameworks do not support in FP16."""
 
-CORES_OF_A_CHECK, CORES_ON_A_GPU = 4, 2
-"""How many cores there are for each training process of a check that runs at the same time as others."""
+CORES_OF_A_CHECK, CORES_ON_A_GPU = 4, 1
+"""How many cores each training process of a check gets that runs at the same time as others."""
 
 Announce = Callable[[str], None]
 """Receives a short text about the next check."""
@@ -119,15 +119,25 @@ def _in_low_precisions(of: Question, members: Sequence[Case], run_env: RunEnviro
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """The training processes of checks that may run at the same time: at most ``count``."""
+    """The training processes of checks that may run at the same time: at most ``count``, each with its threads.
+
+    ``threads`` is None where a process runs alone: it uses as many as in a run.
+    """
 
     count: int
+    threads: int | None
     free: BoundedSemaphore
 
     @classmethod
-    def of(cls, count: int) -> "Slots":
-        """Return as many slots as ``count``, all of them free."""
-        return cls(count, BoundedSemaphore(count))
+    def of(cls, cores: int, cores_of_each: int) -> "Slots":
+        """Return as many slots as ``cores`` allow, all of them free."""
+        count = max(1, cores // cores_of_each)
+        return cls(count, None if count == 1 else cores_of_each, BoundedSemaphore(count))
+
+    @classmethod
+    def one(cls) -> "Slots":
+        """Return one slot with all cores."""
+        return cls.of(1, 1)
 
 
 def answer(
@@ -160,7 +170,7 @@ def answer(
         write_run_file(folder / CERTIFICATE, copy.read_text(encoding="utf-8"))
         return earlier
     inputs = Inputs((folder / INPUTS).absolute())
-    check = _Check(question, run_env, folder, limits, announce, slots or Slots.of(1), reference, inputs)
+    check = _Check(question, run_env, folder, limits, announce, slots or Slots.one(), reference, inputs)
     # A killed process may have left an incomplete file.
     inputs.remove()
     try:
@@ -213,8 +223,9 @@ class _Check:
             started = {variant: pool.submit(self._follow, bases[0], variant) for variant in ahead}
             for base in bases:
                 with slots.free:
+                    place = self.folder / framework
                     observed = observe(
-                        base, self.run_env, self.folder / framework, self.inputs, self.limits, form
+                        base, self.run_env, place, self.inputs, self.limits, form, self.slots.threads
                     )
                 if not (isinstance(observed, str) and observed.startswith(Outcome.UNSUPPORTED.value)):
                     break
@@ -239,7 +250,7 @@ class _Check:
         with self.slots.free:
             words = ", ".join((*axes.values(), f"compiler {variant.compiler}"))
             self.announce(f"{variant.framework}: checking {words}")
-            return observe(case, self.run_env, place, self.inputs, self.limits, Followed)
+            return observe(case, self.run_env, place, self.inputs, self.limits, Followed, self.slots.threads)
 
     def _checked(
         self, first: Observation, variant: TrainingVariant, followed: Observed[Followed] | str
@@ -275,7 +286,7 @@ def certificates(
         return answer(question, run_env.watched(watch), place, limits, announce, saved, slots)
 
     on_gpus = all(question.device is Device.CUDA for question in found)
-    slots = Slots.of(max(1, run_env.machine.cores // (CORES_ON_A_GPU if on_gpus else CORES_OF_A_CHECK)))
+    slots = Slots.of(run_env.machine.cores, CORES_ON_A_GPU if on_gpus else CORES_OF_A_CHECK)
     with ThreadPoolExecutor(slots.count) as pool:
         try:
             answers = list(pool.map(lambda question: answered(question, slots), found))
@@ -286,7 +297,7 @@ def certificates(
     for index, certificate in enumerate(answers):
         if slots.count > 1 and _lacked(certificate, Outcome.OOM):
             (out / EQUIVALENCE / _name(found[index]) / CERTIFICATE).unlink()
-            answers[index] = answered(found[index], Slots.of(1))
+            answers[index] = answered(found[index], Slots.one())
     return tuple(answers)
 
 

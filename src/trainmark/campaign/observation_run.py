@@ -79,14 +79,21 @@ class Inputs:
 
 
 def observe(
-    case: Case, run_env: RunEnvironment, folder: Path, inputs: Inputs, limits: Limits, form: type[Steps]
+    case: Case,
+    run_env: RunEnvironment,
+    folder: Path,
+    inputs: Inputs,
+    limits: Limits,
+    form: type[Steps],
+    threads: int | None = None,
 ) -> Observed[Steps] | str:
     """Run the case's worker on the inputs, in ``folder``; return its report, or the reason why there is none.
 
-    ``form`` is ``Observation`` for a full report of the steps, or ``Followed`` for the change of the weights only.
+    ``form`` is ``Observation`` for a full report of the steps, or ``Followed`` for the change of the weights only. The
+    worker has as many ``threads`` (None: as in a run).
     """
     host, placed = run_env.placed[0]
-    plan = _plan(case, run_env, folder.absolute(), inputs.path_on(placed))
+    plan = _plan(case, run_env, folder.absolute(), inputs.path_on(placed), threads)
     if isinstance(plan, CannotStart):
         return plan.reason
     try:
@@ -107,7 +114,9 @@ def observe(
     return Observed(steps, events.parameters.framework_version, events.parameters.device)
 
 
-def _plan(case: Case, run_env: RunEnvironment, folder: Path, inputs: Path) -> Plan | CannotStart:
+def _plan(
+    case: Case, run_env: RunEnvironment, folder: Path, inputs: Path, threads: int | None
+) -> Plan | CannotStart:
     setting = run_env.setting(case)
     if isinstance(setting, CannotStart):
         return setting
@@ -121,7 +130,8 @@ def _plan(case: Case, run_env: RunEnvironment, folder: Path, inputs: Path) -> Pl
         folder,
         port=free_ports(1, run_env.hosts_of(case)),
         # If a flag is given twice, the worker uses the last one.
-        more_words=worker_flags(
-            case.model, inputs, case.compiler, case.fixed_axes, Precision(case.precision)
+        more_words=(
+            *worker_flags(case.model, inputs, case.compiler, case.fixed_axes, Precision(case.precision)),
+            *(() if threads is None else (f"--threads={threads}",)),
         ),
     )

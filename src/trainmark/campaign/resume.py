@@ -152,6 +152,7 @@ def collect(
                 ),
                 repeats=count_repeats(suite.protocol, as_attempts(runs), estimates[case.id], left_s),
                 profile=profiles.get(case.id),
+                compiled_ahead_s=_compiled_ahead_s(case, directory),
             )
         )
     document = Results(
@@ -332,6 +333,12 @@ def stored_trials(suite: Suite, case: Case, directory: ResultDirectory) -> tuple
         for folder, trial in found
         if trial is not None
     )
+
+
+def _compiled_ahead_s(case: Case, directory: ResultDirectory) -> float | None:
+    """Return the seconds of compiling a case's program before its runs; None if that took programs from a cache."""
+    events = read_events(directory.compilation(case) / EVENTS)
+    return None if events.parameters.from_compile_cache else events.summary.get("compile_s")
 
 
 def stored_profile(case: Case, directory: ResultDirectory) -> CaseProfile | None:

@@ -119,6 +119,10 @@ class ResultDirectory:
         """Return the folder of the case's profiled run, which is no measurement."""
         return self._of(case) / "profile"
 
+    def compilation(self, case: Case) -> Path:
+        """Return the folder of the process that compiled the case's program ahead of its runs."""
+        return self._of(case) / "compilation"
+
     def move_to_timing(self, case: Case, record: OutcomeRecord) -> None:
         """Store a first run that ended early as the case's timing, so that its number is free again."""
         folder = self.run(case, record.repeat)

@@ -443,6 +443,11 @@ class Parameters(Frozen):
         """Return the parameters of a run's PARAMETER event."""
         return cls.model_validate(reported)
 
+    @property
+    def from_compile_cache(self) -> bool:
+        """True if the run took compiled programs from a cache."""
+        return bool((self.actual or {}).get("compile_cache_hits"))
+
     def reported(self) -> dict[str, Any]:
         """Return everything that the run reported, unchanged."""
         known = {

@@ -578,6 +578,8 @@ class CaseResult(Frozen):
     ``trials`` are the short runs for the axes that the case leaves open; its runs use the values of the fastest.
     ``repeats`` explains the number of runs; null in files of older versions.
     ``profile`` is its profiled run, which is none of ``runs``; null without one.
+    ``compiled_ahead_s`` are the seconds that the compiler took where the program was compiled before the runs, beside
+    others; null if it was not, or was in the compiler's cache.
     """
 
     id: str
@@ -591,6 +593,7 @@ class CaseResult(Frozen):
     suspicions: tuple[Suspicion, ...] = ()
     repeats: Repeats | None = None
     profile: CaseProfile | None = None
+    compiled_ahead_s: float | None = None
 
     @property
     def settled(self) -> Case:

@@ -355,8 +355,6 @@ def _began(found: RanksFinding) -> tuple[str, str]:
     return f"{number(found.began_within_s * 1e3, 1)} ms", f"± {number(error * 1e3, 1)} ms" if error else ""
 
 
-CACHE_HITS = "compile_cache_hits"
-"""How many programs a run took from the compiler's cache, in what the worker reports of itself."""
 TAKEN = "✓"
 _CHECK_ORDER = (Level.FAILURE, Level.WARNING, Level.NOTE, Level.OK)
 
@@ -416,11 +414,10 @@ def _steps_seconds(time: float | None, places: int) -> Cell:
 def _compile_times(case: CaseResult) -> tuple[float | None, float | None]:
     """Return the median seconds of compiling anew, and of taking the programs from the cache of an earlier run."""
     times = [
-        (run.measurement.compile_s, bool((run.parameters.actual or {}).get(CACHE_HITS)))
-        for run in case.runs
-        if run.measurement
+        (run.measurement.compile_s, run.parameters.from_compile_cache) for run in case.runs if run.measurement
     ]
-    return _median(time for time, hit in times if not hit), _median(time for time, hit in times if hit)
+    anew = _median(time for time, hit in times if not hit)
+    return case.compiled_ahead_s if anew is None else anew, _median(time for time, hit in times if hit)
 
 
 def _compilation(context: Context, anew: float | None, cached: float | None, places: int) -> Cell:

@@ -37,7 +37,8 @@ VALUES = {
     "cuda": 2**28,
     "cpu": 2**25,
 }  # of four bytes, in each of the two arrays that are added: too many for a cache
-AT_ONCE = {"cuda": 10, "cpu": 1}  # the products or sums launched before waiting for the device
+AT_ONCE = {"cuda": 10, "cpu": 1}  # the most products or sums launched before waiting for the device
+AT_ONCE_NS = 40_000_000  # of long ones so many that they last about this long
 LONGEST_S = 0.1  # a larger product is tried only if it takes at most this long at the rate so far
 ROUNDS = 5  # of which the fastest counts
 VALUE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}  # by the type of a run's computation
@@ -99,12 +100,12 @@ def find_peak(training: Training, device: str) -> tuple[float, int] | None:
 
 def _most_per_s(probe: Callable[[int], Callable[[int], None] | None], size: int, device: str) -> float | None:
     """Return the calls per second of the probe's work in the fastest of some rounds; None if it fails."""
-    count = AT_ONCE.get(device, 1)
     try:
         times = probe(size)
         if times is None:
             return None
         times(1)
+        count = max(1, min(AT_ONCE.get(device, 1), AT_ONCE_NS // _blocks(times, 1, 1)[0]))
         return count * 1e9 / min(_blocks(times, count, ROUNDS))
     except Exception:
         # Most likely the model leaves too little memory. An unknown peak does not affect the run.

@@ -18,6 +18,7 @@ the whole parameter, with a of the moments after the step: they need no gradient
 import math
 import zlib
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,8 +48,12 @@ Arrays = Mapping[str, Any]  # of numpy, by the shared names
 def sampled(arrays: Arrays, name: str, elements: int = SAMPLED) -> Any:
     """Return elements of a parameter, the same of every array of its name, in float64."""
     values = np.asarray(arrays[name]).reshape(-1)
-    random = np.random.RandomState(zlib.crc32(name.encode()))
-    return values[random.randint(0, values.size, elements)].astype(np.float64)
+    return values[_drawn(name, values.size, elements)].astype(np.float64)
+
+
+@cache
+def _drawn(name: str, size: int, elements: int) -> Any:
+    return np.random.RandomState(zlib.crc32(name.encode())).randint(0, size, elements)
 
 
 class Unexplained(NamedTuple):

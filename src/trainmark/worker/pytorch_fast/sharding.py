@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
 from torch.nn import functional
 
 from ..backends.pytorch.collectives import Exchange
@@ -17,19 +17,14 @@ from ..models.pytorch_decoders import LanguageModel, weighted_loss
 from ..tasks.causal_lm.settings import FSDP2
 from .compilers import MODES
 
-try:
-    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
-except ImportError:
-    # Public since 2.6.
-    fully_shard = None
-
 
 def check_sharding(gradients: str) -> None:
     """Raise ``RunError`` (unsupported) if this PyTorch has no FSDP2, or another exchange of gradients is requested."""
     if gradients != NATIVE:
         reason = f"fsdp2 has its own exchange of gradients; leave out --gradients {gradients}"
         raise RunError(UNSUPPORTED, reason)
-    if fully_shard is None:
+    # Imported where it is used: it takes half a second.
+    if not hasattr(import_module("torch.distributed.fsdp"), "fully_shard"):
         raise RunError(UNSUPPORTED, f"fsdp2 needs PyTorch 2.6 or later; this is {torch.__version__}")
 
 
@@ -57,6 +52,9 @@ def shard(model: LanguageModel, narrow: Any | None, device: Any) -> None:
     Gathered weights have the type ``narrow``, so that the whole pass is in BF16, as in torchtitan; None: their own.
     Gradients are averaged in FP32. A lone rank gets a process group of its own.
     """
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
+
     if not dist.is_initialized():
         backend = "nccl" if device.type == "cuda" else "gloo"
         dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)

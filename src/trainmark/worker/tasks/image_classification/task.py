@@ -1,5 +1,6 @@
 """Image classification as a task: models, flags, the unit of work, synthetic input, and what must be equal."""
 
+import math
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -87,8 +88,9 @@ def pre_activations(
     return ranges
 
 
-PATCHES, LARGEST_CLASS = (1, 3, 8, 24), 0.8
-"""The patches in a row of a made-up picture whose pixels differ as a photo does; the largest share of a class."""
+PATCHES, NOISE, LARGEST_CLASS = (1, 3, 8, 24), 32, 0.8
+"""The patches in a row of a made-up picture whose pixels differ as a photo does; how many pictures differ in their
+noise; the largest share of a class."""
 
 
 class ImageClassification(Task[ImageSettings]):
@@ -154,13 +156,13 @@ class ImageClassification(Task[ImageSettings]):
         """Return pictures of coarse and fine patches, as large as those of the batch, with other labels.
 
         To a network all pictures of noise are alike. What tells them apart is lost in the rounding of 16 bits, and with
-        it half of the digits of their gradients.
+        it half of the digits of their gradients. The noise under the patches repeats: more of it takes half a second.
         """
         labels, size = np.asarray(batch[1]), max(np.asarray(batch[0]).shape[1:])
         random = np.random.default_rng([settings.seed, int(labels.sum())])
         shape = (len(labels), 3)
-        pictures = random.standard_normal((*shape, size, size), np.float32)
-        pictures /= 2
+        noise = random.standard_normal((min(NOISE, len(labels)), 3, size, size), np.float32) / 2
+        pictures = np.resize(noise, (*shape, size, size))
         for cells in PATCHES:
             at = np.arange(size) * cells // size
             patches = random.standard_normal((*shape, cells, cells), np.float32)[..., at]
@@ -168,7 +170,7 @@ class ImageClassification(Task[ImageSettings]):
             for row, cell in enumerate(at):
                 pictures[:, :, row] += patches[:, :, cell]
         pictures -= pictures.mean()
-        pictures /= pictures.std()
+        pictures /= np.linalg.norm(pictures) / math.sqrt(pictures.size)
         return pictures, random.integers(settings.classes, size=shape[0])
 
     def labels(self, settings: ImageSettings, batch: Sequence[Any]) -> tuple[Any, float]:
