@@ -1,5 +1,6 @@
 """Programs for a GPU are compiled before the runs, beside the checks of equal work; CPUs stand in for it here."""
 
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -24,7 +25,12 @@ from trainmark.schema.plan import NodeResources
 from trainmark.schema.suite import Suite
 from trainmark.workload import load_workloads
 
-COMPILED = {"framework": "pytorch", "model": "gpt2_tiny", "compiler": "torch.compile", "batch_per_device": 2}
+COMPILED = {
+    "framework": "pytorch",
+    "model": "mobilenet_tiny",
+    "compiler": "torch.compile",
+    "batch_per_device": 2,
+}
 ONE_GPU = NodeResources(cores=16, gpus=1)
 
 
@@ -40,11 +46,12 @@ def gpu() -> Iterator[None]:
         yield
 
 
+@pytest.mark.rare
 @pytest.mark.training
 @needs_framework("pytorch")
 def test_a_run_takes_from_the_cache_what_was_compiled_before_it(bench: Bench, gpu: None) -> None:
     bench.write(
-        {**COMPILED, "workload": "trainmark", "sequence_length": 16, "device": "cpu"},
+        {**COMPILED, "workload": "trainmark", "image_size": 32, "device": "cpu"},
         environment=framework_python("pytorch"),
         protocol={"name": "adaptive", "steps": 6, "warmup_steps": 2, "repeats": 1},
         equivalence=False,
@@ -60,8 +67,11 @@ def test_a_run_takes_from_the_cache_what_was_compiled_before_it(bench: Bench, gp
     assert run.measurement.compile_s is not None
     assert case.compiled_ahead_s is not None
     assert case.compiled_ahead_s > run.measurement.compile_s
-    shown = f"{case.compiled_ahead_s:.3f}; {run.measurement.compile_s:.3f} from the cache"
-    assert shown in render_markdown(results, bench.out)
+    shown = re.search(r"([\d.]+); ([\d.]+) from the cache", render_markdown(results, bench.out))
+    assert shown is not None
+    assert [float(each) for each in shown.groups()] == pytest.approx(
+        [case.compiled_ahead_s, run.measurement.compile_s], rel=0.01
+    )
     # Another call compiles nothing, and keeps what the compilation took.
     record = bench.out / "runs" / case.id / "compilation" / "outcome.json"
     made = record.stat().st_mtime_ns
@@ -116,7 +126,7 @@ def test_a_program_that_ran_is_not_compiled_again(tmp_path: Path) -> None:
 
 
 def test_compilations_meet_each_other_and_the_checks(tmp_path: Path) -> None:
-    cases = (case_with(), case_with(model="mobilenet_v1"))
+    cases = (case_with(), case_with(model="gpt2_tiny"))
     meeting = threading.Barrier(3)
 
     def compile_one(*_rest: object) -> None:
