@@ -105,7 +105,7 @@ def witnesses(
     if printed is not None:
         found["printed_by_the_program"] = printed
     stamps = clock_folder(result) / folder.relative_to(result)
-    if not stamps.exists() or log.known is None or units is None:
+    if not _saw_the_end(stamps, folder / LOG) or log.known is None or units is None:
         return found
     arrived = pieces(folder / LOG, read_arrivals(stamps))
     if not measured["measured_steps"] and (of_run := whole_run(arrived)) is not None:
@@ -121,6 +121,13 @@ def witnesses(
     if times is not None and steps is not None:
         found["by_separate_clock"] = steps * units / (times[1] - times[0])
     return found
+
+
+def _saw_the_end(stamps: Path, log: Path) -> bool:
+    """Return whether the separate clock ran until a log was complete."""
+    if not stamps.exists():
+        return False
+    return int(stamps.read_text(encoding="ascii").split()[-1]) == log.stat().st_size
 
 
 def bar_seconds(

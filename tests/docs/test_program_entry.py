@@ -58,6 +58,19 @@ def test_a_result_without_a_separate_clock_has_none_invented(result: Path) -> No
 
 
 @pytest.mark.process
+def test_a_clock_that_ended_before_its_program_is_no_witness(result: Path) -> None:
+    (stamps,) = program_entry.clock_folder(result).glob("runs/*/*")
+    whole = stamps.read_text()
+    stamps.write_text("".join(whole.splitlines(keepends=True)[:-2]))
+    try:
+        (entry,) = program_entry.entries(result, "tests train_mlp.py", HERE)
+    finally:
+        stamps.write_text(whole)
+
+    assert "by_separate_clock" not in entry["runs"][0]
+
+
+@pytest.mark.process
 def test_an_entry_replaces_that_of_the_same_program_command_and_machine(result: Path) -> None:
     (entry,) = program_entry.entries(result, "tests train_mlp.py", HERE)
     old, other = entry | {"date": "2020-01-01"}, entry | {"machine": "another"}
