@@ -135,6 +135,19 @@ def test_fast_steps_that_arrive_several_at_once_are_tested_in_groups(tmp_path: P
     assert 260 <= found.steadiness.levels[-1].first <= 320
 
 
+def test_a_window_of_buffered_records_begins_and_ends_with_a_burst(tmp_path: Path) -> None:
+    bursts = ["".join(BARE.format(step=60 * burst + step) for step in range(60)) for burst in range(6)]
+    pieces = [(1e9 + 0.6 * at, text.encode()) for at, text in enumerate(["", *bursts])]
+
+    found = measure_command(tmp_path, CommandOptions(), pieces)
+
+    # The records after the first 20 are not all computed after the 20th, with which the whole burst arrived.
+    assert found.throughput == pytest.approx(100, rel=1e-3)
+    assert (found.warmup_steps, found.measured_steps) == (60, 300)
+    assert "buffered-output" in doubts(found)
+    assert "stall" not in doubts(found)
+
+
 @pytest.mark.parametrize(("step_s", "coarse"), [(0.001, True), (0.01, False)])
 def test_a_window_of_few_arrivals_is_a_doubt(tmp_path: Path, step_s: float, coarse: bool) -> None:
     found = measured(tmp_path, BARE, after=lambda _step: step_s - STEP_S)

@@ -345,12 +345,16 @@ def _measurement_of(run: LoggedRun, first: RunLog) -> Measurement:
     work = work_of_step(case, card)
     printed = read.facts.global_batch
     timed = _with_arrivals(_with_work(work, read), clock, is_stamped=found.is_stamped)
-    read, result = _measured_by_work(run, work, timed) or _measured_by_rule(
-        run, work, timed, found.counted_unit
-    )
+    read, result = _measured(run, work, timed, found.counted_unit)
+    is_window = found.is_stamped and result.rule == RuleKind.WINDOW
+    if is_window and (skip := _end_of_arrival(clock, result.skipped)) > result.skipped:
+        later = replace(run, card=card.model_copy(update={"skip": skip}))
+        read, result = _measured(later, work, timed, found.counted_unit)
     if found.counted_unit != EPOCHS_UNIT and not _validates_often(found):
         result = by_wall_clock(read, result, _explained_pauses(found))
     problems = (*read.problems, *result.problems)
+    if found.is_stamped and clock.buffered:
+        problems = tuple(one for one in problems if one.code not in _OF_TIMES)
     allowed = (Status.OK, Status.GUESSED) if card.log_format == AUTO_FORMAT else (Status.OK,)
     if result.value is None or result.status not in allowed:
         # The rule's own problem comes first: it is the one that stops it.
@@ -442,6 +446,12 @@ def _measured_by_work(
     )
     problems = (*result.problems, Problem("witnesses-disagree", sentence))
     return by_work, replace(result, problems=problems)
+
+
+def _measured(
+    run: LoggedRun, work: int | None, read: ParsedLog, counted_unit: str
+) -> tuple[ParsedLog, RuleResult]:
+    return _measured_by_work(run, work, read) or _measured_by_rule(run, work, read, counted_unit)
 
 
 def _measured_by_rule(
@@ -549,6 +559,22 @@ def _with_arrivals(read: ParsedLog, clock: ArrivalClock, *, is_stamped: bool) ->
     return with_timing_by(
         replace(read, records=records, clock_resolution_s=2 * ARRIVAL_INTERVAL_S), ARRIVAL_INTERVAL_S
     )
+
+
+def _end_of_arrival(clock: ArrivalClock, skipped: int) -> int:
+    """Return the number of records to leave out, with all that arrived with the last of the first ``skipped``.
+
+    Those were computed before that moment: in a window that begins there they are work without time.
+    """
+    times = clock.times
+    if times is None or not 0 < skipped <= len(times):
+        return skipped
+    end = int(np.count_nonzero(times <= times[skipped - 1]))
+    return end if skipped <= end < len(times) else skipped
+
+
+_OF_TIMES = frozenset({"stall", "too-fast", "pace-changes"})
+"""The doubts about the times between records, which a buffered output does not show."""
 
 
 def _with_grain(read: ParsedLog, found: RunLog) -> ParsedLog:
