@@ -170,6 +170,7 @@ def test_a_document_that_contradicts_itself_is_a_difference_and_no_usage_error(
         (("estimate", "mean"), "its mean"),
         (("estimate", "std"), "its std"),
         (("estimate", "maximum"), "its maximum"),
+        (("compiled_ahead_s",), "its compiled_ahead_s is "),
     ],
     ids=lambda found: found if isinstance(found, str) else found[-1],
 )
@@ -185,7 +186,7 @@ def test_a_figure_that_was_edited_by_its_last_digit_is_found(
         for key in path[:-1]:
             place = place[key]
         # The next number above, which is a change of the last binary digit.
-        place[path[-1]] = math.nextafter(place[path[-1]], math.inf)
+        place[path[-1]] = math.nextafter(place[path[-1]] or 0.0, math.inf)
 
     archive_edited(results, tmp_path / "a.tar.zst", edit)
 

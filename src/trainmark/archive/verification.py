@@ -108,6 +108,7 @@ def _case_differences(case: CaseResult, now: CaseResult) -> Iterator[str]:
     for repeat in runs:
         yield f"{case.id}: run {repeat} is not in {RESULTS}"
     yield from _figures(case.id, case.estimate, now.estimate, _OF_CASE, "logs")
+    yield from _figures(case.id, case, now, ("compiled_ahead_s",), "logs")
 
 
 def _figures(
