@@ -555,6 +555,20 @@ _GLOG = "I0301 12:{:02}:{:02}.{:06} 1400235 "
             "samples/s",
             id="two-stamps",
         ),
+        pytest.param(
+            _block(lambda at: f"{1748942067.5 + 2 * at:.3f} step {at} loss 2.1"),
+            _ONE,
+            8,
+            "samples/s",
+            id="seconds-since-1970",
+        ),
+        pytest.param(
+            _block(lambda at: f"step {at} loss 2.1 throughput: {9600 + at % 3} samples/min"),
+            Facts(),
+            None,
+            "samples/s",
+            id="speed-in-minutes",
+        ),
     ],
 )
 def test_lines_of_public_programs_are_guessed(
@@ -1089,32 +1103,28 @@ def test_a_stamp_in_brackets_before_the_counter_is_read(tmp_path: Path) -> None:
     assert row["throughput"] == pytest.approx(1.25 * 256)
 
 
-def test_untagged_ranks_count_once_and_their_rate_is_in_doubt(tmp_path: Path) -> None:
-    text = "".join(
-        f"step {at} | loss 2.{at} | {100 + rank / 10:.1f} samples/s\n"
-        for at in range(1, 41)
-        for rank in range(4)
-    )
+@pytest.mark.parametrize(
+    "tag", ["", "[rank{}] ", "cuda:{} | ", "[rank {}/4] "], ids=["untagged", "rank", "device", "rank-of-all"]
+)
+def test_different_rates_of_ranks_are_each_ranks_own_and_equal_ones_those_of_all(
+    tmp_path: Path, tag: str
+) -> None:
+    def lines(each: float) -> str:
+        return "".join(
+            f"{tag.format(rank)}step {at} | loss 2.{at} | {100 + at % 3 + each * rank:.1f} samples/s\n"
+            for at in range(1, 61)
+            for rank in range(4)
+        )
 
-    row = _row(tmp_path, text)
+    own = _row(tmp_path, lines(0.1), Facts(gpus=4))
+    of_all = _row(tmp_path, lines(0.0), Facts(gpus=4))
 
-    assert (row["status"], row["records"]) == ("guessed", 40)
-    assert row["throughput"] == pytest.approx(100, rel=0.01)
-    assert "if each prints its own rate, all are 4 times as fast" in row["problems"][0]["message"]
-    assert row["problems"][0]["severity"] == "doubt"
-
-
-@pytest.mark.parametrize("tag", ["[rank{}] ", "cuda:{} | "])
-def test_lines_that_differ_by_a_rank_in_a_word_are_those_of_ranks(tmp_path: Path, tag: str) -> None:
-    text = "".join(
-        tag.format(rank) + f"step {at} loss 2.1 {8 + at % 3}.{rank} samples/s\n"
-        for at in range(1, 60)
-        for rank in range(4)
-    )
-
-    row = _row(tmp_path, text)
-
-    assert "if each prints its own rate, all are 4 times as fast" in row["problems"][0]["message"]
+    assert (own["status"], own["records"]) == ("guessed", 60)
+    assert own["throughput"] == pytest.approx(4 * 101, rel=0.01)
+    assert of_all["throughput"] == pytest.approx(101, rel=0.01)
+    assert "is samples/s of one device" in own["problems"][0]["message"]
+    assert "if each prints its own rate, all are 4 times as fast" in of_all["problems"][0]["message"]
+    assert own["problems"][0]["severity"] == of_all["problems"][0]["severity"] == "doubt"
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
@@ -1580,10 +1590,11 @@ def test_a_time_between_counts_of_samples_is_of_samples_and_not_of_as_many_steps
     assert "640 steps" not in assumed
 
 
+@pytest.mark.parametrize(("each", "of"), [(1, "one device"), (0, "all devices")])
 @pytest.mark.parametrize("tag", ["[rank{}]: ", "{}: ", "[rank {}] "])
-def test_rates_of_tagged_ranks_may_be_each_ranks_own(tag: str) -> None:
+def test_rates_of_tagged_ranks_may_be_each_ranks_own(tag: str, each: int, of: str) -> None:
     lines = (
-        f"{tag.format(rank)}step {step} loss 3.2 throughput {1000 + rank + step % 3} samples/s\n"
+        f"{tag.format(rank)}step {step} loss 3.2 throughput {1000 + each * rank + step % 3} samples/s\n"
         for step in range(1, 100)
         for rank in range(4)
     )
@@ -1592,7 +1603,8 @@ def test_rates_of_tagged_ranks_may_be_each_ranks_own(tag: str) -> None:
 
     assert log.status is Status.GUESSED
     (doubt,) = (one.message for one in log.problems if one.code == "guessed")
-    assert doubt.count("if each prints its own rate, all are 4 times as fast") == 1
+    assert f"is samples/s of {of}" in doubt
+    assert doubt.count("if each prints its own rate, all are 4 times as fast") == 1 - each
 
 
 @pytest.mark.parametrize(

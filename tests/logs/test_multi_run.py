@@ -23,7 +23,7 @@ _SECOND: dict[str, dict[str, Any]] = {
     "of another batch": {"pace": 2.0, "batch_per_device": 128},
     "of other settings": {"gpus": 16, "amp": True},
 }
-_WITHOUT_COUNTER = {"keras", "lerobot", "nemo-rl", "nvidia-ssd", "trl"}
+_UNTOLD = {"keras", "nvidia-ssd"}
 """Formats of which two jobs' lines in turn have nothing that shows whose they are."""
 
 
@@ -55,7 +55,7 @@ def test_a_second_run_in_the_file_is_reported(name: str) -> None:
         assert _signs(one + synthetic_log(name, second)) - _signs(one), how
 
 
-@pytest.mark.parametrize("name", sorted(set(samples()) - _WITHOUT_COUNTER))
+@pytest.mark.parametrize("name", sorted(set(samples()) - _UNTOLD))
 def test_two_jobs_lines_in_turn_are_in_doubt(name: str) -> None:
     one, other = (synthetic_log(name, _run(name, pace)).splitlines() for pace in (1.0, 1.3))
 

@@ -63,6 +63,9 @@ _SAMPLE_DEVIATION = 0.1
 """Values of single steps, or averages since each rank's own start, may differ more."""
 _LEAST_SPAN_S = 20.0
 """Time that copies take by their stamps, in whole seconds at worst, from which its difference counts."""
+_FEWEST_IN_TURN = 10
+_SPREADS = 4.0
+"""Difference of two runs that print in turn, in deviations of each from its own median."""
 _EPOCH = 1e9
 _SAMPLE = 1 << 18
 """Records used to detect repeated counters: repeats show from the start, and sorting all costs memory."""
@@ -366,6 +369,20 @@ def copy_deviation(records: Records, copies: int) -> float:
     return median(values.max(axis=1) / values.min(axis=1)) - 1 if len(values) else 0.0
 
 
+def _alternation(records: Records) -> float:
+    """Return by how much every second of the records, which have no counter, is slower; 0 if the others are as slow."""
+    speed = _speed(records)
+    if speed is None or records.step is not None or records.epoch is not None or len(speed) < _FEWEST_IN_TURN:
+        return 0.0
+    values = speed.array(0, _SAMPLE)
+    middles = [median(values[at::2]) for at in (0, 1)]
+    if not min(middles) > 0:
+        return 0.0
+    difference = max(middles) / min(middles) - 1
+    spread = max(median(np.abs(values[at::2] / middles[at] - 1)) for at in (0, 1))
+    return difference if difference > max(_COPY_DEVIATION, _SPREADS * spread) else 0.0
+
+
 def _speed(records: Records) -> Column | None:
     """Return the column of the speeds or the times of steps; None if the records have none."""
     return next(
@@ -613,6 +630,9 @@ def _samples_of_records(records: Records, interval: int) -> Records:
 def conflicting_copies(known: Format, records: Records, copies: int) -> Iterator[Problem]:
     """Yield a doubt if several lines per step, taken for ranks, report different figures of steps that they share."""
     if copies < 2:
+        if (difference := _alternation(records)) > 0:
+            sentence = f"every second record is {difference:.0%} slower than the others: two runs seem to print in turn"
+            yield Problem(SEVERAL_RUNS, sentence)
         return
     deviation = copy_deviation(records, copies)
     is_of_all = (

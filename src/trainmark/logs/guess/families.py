@@ -47,6 +47,8 @@ _FRAMES = re.compile(r"(?:^|\W)fps(?: (?:total|step|train\w*))?\W*$")
 _THROUGHPUT = re.compile(rf"(?:^|[\W_])(?:throughput|speed|ips){_OF_ONE}\W*$")
 _OTHER_RATE = re.compile(r"[a-z]+(?:/s(?:ec(?:ond)?)?|ps)|tflops?")
 """The unit of what no training counts: bytes, requests, floating-point operations."""
+_PER_LONGER = re.compile(r"(?:/ ?|[_ ]per[_ ])(?:min(?:ute)?|h(?:ou)?r?|day)s?(?:$|[\W_])")
+"""In the name or the unit of a speed that is not per second."""
 _PER_DEVICE = re.compile(rf"(?:/ ?|per[ _]?){_DEVICE}|device/|\btgs\b|\blocal_")
 _UNIT_PER_DEVICE = re.compile(rf" ?[a-z%]+(?:/[a-z]+)*,? ?[(\[]?(?:per[ _-]?|/ ?|each ){_DEVICE}")
 _PER_NODE = re.compile(r"(?:/|per[ _-]?)(?:node|host|machine)\b")
@@ -333,6 +335,8 @@ def meaning_of(name: str, unit: str, after: str = "") -> Meant | None:
 def _meaning(name: str, unit: str, after: str) -> Meant | None:
     name = _KILO.sub(" ", name)
     about = f"{name} {unit}"
+    if _PER_LONGER.search(about):
+        return None
     per_device = _PER_DEVICE.search(about) is not None or _UNIT_PER_DEVICE.match(after.lower()) is not None
     if _STEPS_PER_S.search(about):
         return Meant("steps_per_s", "samples/s", per_device)

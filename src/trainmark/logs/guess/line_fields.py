@@ -33,6 +33,9 @@ SECONDS = {"step_time_s": 1.0, "step_time_ms": 1e-3, "step_time_us": 1e-6}
 """Fields of a step's time, and how many seconds their unit has."""
 _OF_CLOCKS = {"clock_s": 1.0, "clock_ms": 1e-3}
 """Fields of the time since the start, and how many seconds their unit has."""
+_NAMES_OF_STAMPS = ("", "ts", "timestamp", "time", "unix", "created")
+_EARLIEST_S, _LATEST_S = 1.2e9, 2.4e9
+"""Seconds since 1970: the years 2008 to 2046."""
 _SEPARATORS = tuple("|,;()[]{}")
 _MOSTLY = 0.7
 _SAME = 0.1
@@ -177,13 +180,27 @@ def _meanings(family: Family, counter: int, epoch: int | None) -> dict[int, Mean
         after = place.after if unit == place.unit else ""
         if at in (counter, epoch) or _is_part_of_a_list(place):
             continue
-        found = meaning_of_duration(names[at]) if place.is_duration else meaning_of(names[at], unit, after)
+        found = (
+            meaning_of_duration(names[at])
+            if place.is_duration
+            else _unix_time(place) or meaning_of(names[at], unit, after)
+        )
         if found is not None and _is_used(found, place.values, meant.values()):
             meant[at] = found
     if has_loss(family) and not any(one.field in ("rate", "steps_per_s", *SECONDS) for one in meant.values()):
         bare = (at for at, place in enumerate(family.places) if at != counter and not place.name)
         meant |= {at: Meant("step_time_ms") for at in [at for at in bare if units[at] == "ms"][:1]}
     return meant
+
+
+def _unix_time(place: Place) -> Meant | None:
+    """Return the clock that a number is which has no name, or that of a stamp, and the size of seconds since 1970."""
+    if place.name.rstrip(" =:\"'") not in _NAMES_OF_STAMPS or not np.isfinite(place.values).all():
+        return None
+    for field, scale in _OF_CLOCKS.items():
+        if place.values.min() * scale > _EARLIEST_S and place.values.max() * scale < _LATEST_S:
+            return Meant(field)
+    return None
 
 
 def _own_name(place: Place, unit_before: str) -> str:

@@ -29,6 +29,7 @@ from trainmark.logs.guess.families import (
     blocks,
     families,
     guess_bar,
+    is_of_all,
     meaning_of,
     unit_of_counter,
 )
@@ -64,6 +65,7 @@ _SENTENCES = {
     "seconds": "is the time of all of them",
 }
 """What is assumed of a number, by its field, for those that need no more than this."""
+_UNITS_OF_TIME = ("s", "sec", "secs", "seconds", "ms")
 _OF = {"device": "one device", "node": "the devices of one node", "all": "all devices"}
 _LONGEST_HEAD = 1e9
 """More lines than any part of a log that is guessed from."""
@@ -86,6 +88,7 @@ _POWERS_OF_A_BATCH = 32
 """Programs print after 10, 50 or 100 steps; a rise that this divides is one of samples, such as 10 batches of 64."""
 _FEWEST_OF_A_BATCH = 2
 _FIRST_RECORDS = 4096
+_DIFFERENT = "as the ranks print different ones"
 _LEAST_BATCH = 16
 NAME = "guessed"
 
@@ -174,12 +177,24 @@ def _with_twins(guess: Guess, family: Family, fields: Fields, known: Sequence[Fa
     if not twins:
         return guess
     ranks = [one for one in twins if _without_digits(one) == _without_digits(family)]
+    if ranks and guess.document["rate_of"] == "all" and _twins_differ(family, ranks[0], fields):
+        guess = _with_rate_of(guess, "device", _DIFFERENT)
     sentence = (
-        of_ranks(len(ranks) + 1, rated=has_rate(fields))
+        of_ranks(len(ranks) + 1, rated=has_rate(fields) and guess.document["rate_of"] == "all")
         if ranks
         else f"lines such as '{_shown(twins[0])}' print the same steps: they are taken to be other figures of them"
     )
     return replace(guess, assumed=(*guess.assumed, sentence))
+
+
+def _twins_differ(family: Family, twin: Family, fields: Fields) -> bool:
+    """Return whether the lines of two ranks have different rates, at the same places."""
+    return any(
+        one.field == "rate"
+        and not is_of_all(family.places[at].name)
+        and _differ(np.stack((family.places[at].values, twin.places[at].values), axis=1).ravel(), 2)
+        for at, one in fields.meant.items()
+    )
 
 
 def _without_digits(family: Family) -> str:
@@ -253,7 +268,10 @@ def _propose(family: Family, fields: Fields, record: Mapping[str, Any] | None = 
     stated = next((one.unit for one in fields.meant.values() if one.field == "rate" and one.unit), None)
     unit = stated or counted or "samples/s"
     rates = [one for one in fields.meant.values() if one.field in ("rate", "steps_per_s")]
-    per_device = any(one.per_device for one in rates if one.field == "rate")
+    copies = _copies(family.places[fields.counter].values)
+    per_device = any(one.per_device for one in rates if one.field == "rate") or _print_own(
+        family, fields, copies
+    )
     scope = "device" if per_device else "node" if any(one.per_node for one in rates) else "all"
     document = {
         "title": "an unknown program",
@@ -263,9 +281,10 @@ def _propose(family: Family, fields: Fields, record: Mapping[str, Any] | None = 
         **({"counts_samples": True} if counted else {}),
         **({"restarts_each_epoch": True} if fields.restarts else {}),
     }
-    assumed = tuple(_assumptions(family, fields, unit, _OF[scope]))
-    lines = family.count // _copies(family.places[fields.counter].values)
-    return Guess(document, assumed, lines, _may_count_samples(family, fields), fields.counts_epochs)
+    assumed = tuple(_assumptions(family, fields, unit, scope))
+    return Guess(
+        document, assumed, family.count // copies, _may_count_samples(family, fields), fields.counts_epochs
+    )
 
 
 def _may_count_samples(family: Family, fields: Fields) -> tuple[str, str] | None:
@@ -311,6 +330,25 @@ def _copies(values: Floats) -> int:
     """Return how many lines in a row each number of a counter has: more than one if several ranks print them."""
     starts = np.flatnonzero(np.diff(values, prepend=np.nan) != 0)
     return int(median(np.diff(np.append(starts, len(values)))))
+
+
+def _print_own(family: Family, fields: Fields, copies: int) -> bool:
+    """Return whether the ``copies`` of each line have different rates, as ranks print that count their own samples."""
+    steps = family.places[fields.counter].values
+    groups = np.split(steps, np.flatnonzero(np.diff(steps)) + 1)
+    if copies < 2 or fields.counts_epochs or any(len(group) != copies for group in groups[:-1]):
+        return False
+    return any(
+        one.field == "rate"
+        and not is_of_all(family.places[at].name)
+        and _differ(family.places[at].values, copies)
+        for at, one in fields.meant.items()
+    )
+
+
+def _differ(rates: Floats, copies: int) -> bool:
+    rows = rates[: len(rates) - len(rates) % copies].reshape(-1, copies)
+    return float(np.mean(rows.min(axis=1) < rows.max(axis=1))) > 1 - _CLOSE
 
 
 def _begins_line(family: Family, fields: Fields) -> bool:
@@ -453,7 +491,7 @@ def _nameless(values: Floats) -> str:
 _SHOWN_VALUES = 3
 
 
-def _assumptions(family: Family, fields: Fields, unit: str, whose: str) -> Any:
+def _assumptions(family: Family, fields: Fields, unit: str, scope: str) -> Any:
     counter = family.places[fields.counter]
     if fields.counts_epochs:
         yield (
@@ -473,7 +511,7 @@ def _assumptions(family: Family, fields: Fields, unit: str, whose: str) -> Any:
         yield "it restarts in each epoch"
     copies = _copies(counter.values)
     if copies > 1 and not fields.counts_epochs:
-        yield of_ranks(copies, rated=has_rate(fields))
+        yield of_ranks(copies, rated=has_rate(fields) and scope == "all")
     units = units_behind(family)
     for at, found in fields.meant.items():
         place = family.places[at]
@@ -481,7 +519,7 @@ def _assumptions(family: Family, fields: Fields, unit: str, whose: str) -> Any:
         if found.since_start:
             yield f"{label} is the mean since the start: the difference of two lines gives the steps between them"
         if found.field == "rate":
-            yield f"{label} is {unit} of {whose}"
+            yield f"{label} is {unit} of {_OF[scope]}"
         elif found.since_start:
             continue
         elif words := _SENTENCES.get(found.field):
@@ -509,6 +547,8 @@ def _label(place: Place, unit: str, found: Meant) -> str:
     """Return the words that say what a number is: its unit, its name, or both."""
     if place.is_duration:
         return f"'{place.name}'" if place.name else "the duration in each line"
+    if found.field.startswith("clock") and not place.name and unit not in _UNITS_OF_TIME:
+        return "the time stamp in each line"
     words = (("", unit), (place.name, ""), (place.name, unit))
     meanings = ((name, behind, meaning_of(name, behind)) for name, behind in words)
     fitting = (f"{name} {behind}" for name, behind, meant in meanings if meant and meant.field == found.field)
@@ -581,6 +621,8 @@ def read_guessed(
         better = _with_rate_of(guess, whose)
     elif guess.is_bar and _has_whole_batches(log):
         better = _with_samples(guess)
+    elif _tagged_ranks_differ(log):
+        better = _with_rate_of(guess, "device", _DIFFERENT)
     if better is not None:
         guess = better
         log = _read(stream, proposed_format(guess), unknown.log, given)
@@ -649,16 +691,25 @@ def _with_samples(guess: Guess) -> Guess:
     return replace(guess, document={**guess.document, "counts_samples": True}, assumed=assumed)
 
 
-def _with_rate_of(guess: Guess, whose: str) -> Guess:
+def _with_rate_of(
+    guess: Guess, whose: str, why: str = "as the stated batch and the time of the steps show"
+) -> Guess:
     """Return the guess with rates of one device or of all, whichever its words say."""
     before = _OF[guess.document["rate_of"]]
     assumed = tuple(
-        f"{one.removesuffix(before)}{_OF[whose]}, as the stated batch and the time of the steps show"
-        if one.endswith(f" of {before}")
-        else one
+        f"{one.removesuffix(before)}{_OF[whose]}, {why}" if one.endswith(f" of {before}") else one
         for one in guess.assumed
     )
     return replace(guess, document={**guess.document, "rate_of": whose}, assumed=assumed)
+
+
+def _tagged_ranks_differ(log: ParsedLog) -> bool:
+    """Return whether the first two ranks of tagged lines print different rates, which are then those of one device."""
+    if log.records.rate is None or log.scope is not Scope.GLOBAL or len(ranks := log.tagged_ranks()) < 2:
+        return False
+    rates = [one.records.rate for one in ranks[:2] if one.records.rate is not None]
+    count = min(_FIRST_RECORDS, *(len(each) for each in rates)) if len(rates) == 2 else 0
+    return count > 0 and _differ(np.stack([each.array(0, count) for each in rates], axis=1).ravel(), 2)
 
 
 def _of_tagged_ranks(log: ParsedLog) -> Iterator[str]:
