@@ -356,6 +356,31 @@ def test_an_efficiency_without_another_scale_is_not_met(old: Results) -> None:
     assert "no other scale" in sentence
 
 
+def counting_steps(results: Results) -> Results:
+    """Return the results as of a program whose log states no work of a step."""
+    cases = []
+    for case in results.cases:
+        runs = tuple(
+            run.model_copy(update={"measurement": run.measurement.model_copy(update={"unit": "steps/s"})})
+            for run in case.runs
+            if run.measurement is not None
+        )
+        cases.append(case.model_copy(update={"runs": runs}))
+    return results.model_copy(update={"cases": tuple(cases)})
+
+
+def test_counted_steps_of_several_scales_have_no_efficiency_and_no_rate_of_a_device(old: Results) -> None:
+    steps = counting_steps(on_devices(old))
+    ((_, verdict, sentence),) = judge(steps, Requirement(efficiency=0.01))
+    assert verdict == "undecided"
+    assert "counts steps" in sentence
+    assert "--work-per-step" in sentence
+    ((_, verdict, sentence), *_) = judge(steps, Requirement(per_device="1 steps/s"))
+    assert (verdict, "counts steps" in sentence) == ("undecided", True)
+    assert find(on_devices(old)).per_device
+    assert find(steps).per_device == ()
+
+
 @pytest.mark.parametrize("doubted", [1, 4])
 def test_a_doubtful_number_meets_nothing_even_as_the_other_side_of_an_efficiency(
     old: Results, doubted: int

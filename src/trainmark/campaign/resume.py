@@ -51,7 +51,7 @@ from trainmark.schema.measurement import (
     Speedup,
     Suspicion,
 )
-from trainmark.schema.names import DATABASE, EVENTS, LOG, MANIFEST, PROFILE, RESULTS, TELEMETRY
+from trainmark.schema.names import DATABASE, EVENTS, LOG, MANIFEST, PROFILE, RESULTS, STEPS_UNIT, TELEMETRY
 from trainmark.schema.outcome import NodeOutcome, Outcome, OutcomeRecord
 from trainmark.schema.profile import CaseProfile
 from trainmark.schema.ranks import RankComparison, RankTimes
@@ -416,7 +416,11 @@ def _speedup(
     manifests: Mapping[str, StoredManifest],
 ) -> Speedup | None:
     one = case.varied(nodes=1, devices_per_node=1).id
-    comparable = one in runs and same_hardware(runs[case.id], runs[one], manifests)
+    # A step is of all devices, and its work may grow with them.
+    steps = any(run.measurement is not None and run.measurement.unit == STEPS_UNIT for run in runs[case.id])
+    comparable = (
+        one in runs and same_hardware(runs[case.id], runs[one], manifests) and not (steps and case.id != one)
+    )
     return speedup(case.id, case.world_size, estimates, one if comparable else None)
 
 

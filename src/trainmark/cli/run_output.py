@@ -279,7 +279,9 @@ def _assumed_of(results: Results) -> Iterator[str]:
     """Yield what the numbers themselves show to be unknown."""
     units = {case.unit for case in results.cases}
     if STEPS_UNIT in units:
-        yield "steps are counted, because the work of a step is unknown (--work-per-step N --unit samples/s)"
+        several = len({case.case.world_size for case in results.cases}) > 1
+        work = "'{world_size} * 32', of all devices," if several else "N"
+        yield f"steps are counted, because the work of a step is unknown (--work-per-step {work} --unit samples/s)"
     if EPOCHS_UNIT in units:
         yield (
             "epochs are counted, because no line counts steps (--work-per-step N --unit samples/s, where N is an "

@@ -33,6 +33,7 @@ from trainmark.schema.measurement import (
     Steadiness,
     Suspicion,
 )
+from trainmark.schema.names import STEPS_UNIT
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.results import (
     Advice,
@@ -310,8 +311,10 @@ def _energy(cases: Iterable[CaseResult]) -> Iterator[EnergyFinding]:
 
 
 def _per_device(cases: Iterable[CaseResult]) -> Iterator[PerDeviceFinding]:
-    """Yield the rate of one device for each measured case on several."""
+    """Yield the rate of one device for each measured case on several; a step is of all devices."""
     for case in cases:
+        if case.unit == STEPS_UNIT:
+            continue
         measured = [run.measurement for run in case.runs if run.measurement is not None]
         if case.estimate is None or not measured:
             continue

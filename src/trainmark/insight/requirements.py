@@ -14,6 +14,7 @@ from trainmark.measure.pooling import same_hardware
 from trainmark.printable import significant
 from trainmark.schema.case import Case
 from trainmark.schema.measurement import Interval, NoInterval
+from trainmark.schema.names import STEPS_UNIT
 from trainmark.schema.results import CaseResult, RequirementFinding, RequirementVerdict, Results
 from trainmark.schema.suite import parse_rate
 from trainmark.suite import select
@@ -56,10 +57,18 @@ def _selected(results: Results, only: str | None) -> Sequence[CaseResult]:
     return [case for case in results.cases if case.id in chosen]
 
 
+_COUNTS_STEPS = (
+    "its log counts steps, whose work may grow with the devices: give the work of a step of all devices "
+    "(--work-per-step '{world_size} * 32' --unit samples/s)"
+)
+
+
 def _rate(case: CaseResult, unit: str, *, per_device: bool) -> _Measured:
     """Return the throughput of a case, or that of one device."""
     if case.estimate is None:
         return _Measured(problem=_no_number(case))
+    if per_device and case.unit == STEPS_UNIT:
+        return _Measured(problem=_COUNTS_STEPS)
     if case.unit != unit:
         return _Measured(problem=f"it is measured in {case.unit}: require that unit")
     measured = next(run.measurement for run in case.runs if run.measurement is not None)
@@ -87,6 +96,8 @@ def _efficiency(case: CaseResult, results: Results) -> _Measured | None:
     for one in (case, base):
         if one.estimate is None:
             return _Measured(problem=f"{_named(one, case)}{_no_number(one)}")
+    if STEPS_UNIT in (case.unit, base.unit):
+        return _Measured(problem=_COUNTS_STEPS)
     if not same_hardware(case.runs, base.runs, results.manifests):
         return _Measured(problem=f"{base.id} was measured on other hardware")
     quotient = ratio(case.estimate, base.estimate)

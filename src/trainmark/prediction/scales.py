@@ -9,6 +9,7 @@ from statistics import median, stdev
 from trainmark.measure.statistics import spread_of
 from trainmark.reference import Reference
 from trainmark.schema.case import UNKNOWN
+from trainmark.schema.names import STEPS_UNIT
 from trainmark.schema.prediction import Limit, Term
 from trainmark.schema.recipe import RecipeAxis
 from trainmark.schema.results import Bound, CaseResult, Results, RunResult, pooled
@@ -29,6 +30,10 @@ _SCALE_RECIPE = frozenset(
 )
 """What changes with the scale without making it another configuration."""
 
+
+_SAME_STEPS = (
+    "a step has the same work at every scale, because only steps are counted (--work-per-step states it)"
+)
 
 _Key = tuple[str | None, tuple[tuple[str, str], ...]]
 """The unit and the axes of a configuration of results."""
@@ -104,6 +109,7 @@ def series_from_results(results: Results) -> list[ScaleSeries]:
             unit=members[0][0].unit or "",
             devices_per_node=max(result.case.devices_per_node for result, _ in members),
             scales=_ordered(scale for _, scale in members),
+            assumptions=(_SAME_STEPS,) if members[0][0].unit == STEPS_UNIT else (),
         )
         for members in groups_found.values()
     ]
