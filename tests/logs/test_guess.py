@@ -468,6 +468,13 @@ _GLOG = "I0301 12:{:02}:{:02}.{:06} 1400235 "
             "samples/s",
             id="rate-of-the-named-rank",
         ),
+        pytest.param(
+            _block(lambda at: f"step {at} loss 2.1 lora rank 8 {64 + at % 3} samples/s"),
+            Facts(),
+            65,
+            "samples/s",
+            id="rank-of-an-adapter",
+        ),
         pytest.param(  # V-JEPA 2: a mean that is near its end in the last line, and far from it on average
             _block(
                 lambda at: (

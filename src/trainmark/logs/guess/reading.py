@@ -495,7 +495,8 @@ def _assumptions(family: Family, fields: Fields, unit: str, scope: str) -> Any:
     counter = family.places[fields.counter]
     if fields.counts_epochs:
         yield (
-            "no line counts steps, so an epoch counts as one step, including anything between lines, such as evaluation"
+            "no line counts steps, so an epoch counts as one step, whose samples --batch must be, including anything "
+            "between lines, such as evaluation"
         )
     else:
         samples = "samples of all devices" if _unit_counted(family, fields) else "steps"
@@ -677,7 +678,8 @@ def _has_whole_batches(log: ParsedLog) -> bool:
     if batch is None or batch < _LEAST_BATCH or not batch % 10 or steps is None:
         return False
     values = steps.array(0, _FIRST_RECORDS)
-    return bool((values[values < values.max()] % batch == 0).all() and values.max() > batch)
+    before = values[values < values.max()].astype(np.int64)
+    return len(before) > 0 and int(np.gcd.reduce(before)) == batch
 
 
 def _with_samples(guess: Guess) -> Guess:
