@@ -101,10 +101,12 @@ class KillsRankOne(Silent):
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.killed, self.found = folder, 0, list[int]()
+        self.steps: int | None = None
 
     def pulse(self, pulse: Heartbeat) -> None:
         if pulse.step is None or self.killed:
             return
+        self.steps = pulse.steps
         for process in psutil.Process().children(recursive=True):
             # One that has just ended has no environment any more.
             with contextlib.suppress(psutil.Error):
@@ -124,6 +126,7 @@ def test_a_rank_that_dies_is_named_and_takes_the_others_with_it(trained: Bench) 
         trained, {"devices_per_node": 2}, listener=listener, protocol=long, limits={"timeout_s": 600}
     )
     assert listener.killed
+    assert listener.steps == long["steps"]
     assert results.cases[0].outcome is Outcome.FAILED
     assert results.cases[0].reason == "rank 1 was killed by signal 9 (SIGKILL)"
     assert listener.killed in listener.found

@@ -51,12 +51,12 @@ def test_the_progress_line_has_the_rate_in_the_unit_that_an_earlier_run_showed(
         for repeat in (1, 2):
             printer.run_begins(case, repeat, Progress(repeat - 1, 2))
             for half in range(40):
-                printer.pulse(Heartbeat(half / 2, 2 * half))
+                printer.pulse(Heartbeat(half / 2, 2 * half, None if repeat == 1 else 160))
             printer.run_ended(result(case, repeat), Progress(repeat, 2))
 
     lines = stream.getvalue().splitlines()
     assert "    step 78, 4 steps/s, steady from step 0, 20 s" in lines
-    assert "    step 78, 12 800 tokens/s, steady from step 0, 20 s" in lines
+    assert "    step 78 of 160 (49%), 12 800 tokens/s, steady from step 0, 20 s" in lines
 
 
 def test_the_time_left_is_at_most_that_of_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,6 +130,8 @@ class ProgressPrinter:
         """Show the current step of the run, the rate of its last records, and since when it looks steady."""
         self._pace.add(pulse)
         step = f"step {pulse.step}" if pulse.step is not None else "starting"
+        if pulse.step is not None and pulse.steps:
+            step += f" of {pulse.steps} ({pulse.step / pulse.steps:.0%})"
         text = f"    {step}{self._lately()}, {pulse.elapsed_s:.0f} s"
         if self._live:
             self._live.update(Text(printable(text)))

@@ -88,10 +88,10 @@ class _Agent:
         for pid in list(self._marks):
             code = self._host.wait(pid, 0)
             status = self._host.job_status(pid)
-            state = (code, status.written, status.step, status.private_bytes)
+            state = (code, status.written, status.step, status.private_bytes, status.steps)
             if state != self._reported.get(pid):
                 self._reported[pid] = state
-                names = ("code", "written", "step", "private_bytes")
+                names = ("code", "written", "step", "private_bytes", "steps")
                 self.send({"job": pid, **dict(zip(names, state, strict=True))})
 
     def end(self) -> None:

@@ -66,11 +66,12 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
-    """The state of a running job: bytes written, last reported step, private memory."""
+    """The state of a running job: bytes written, last reported step, private memory, and of how many steps it is."""
 
     written: int
     step: int | None
     private_bytes: int
+    steps: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,10 +269,14 @@ def map_hosts(items: Iterable[_Item], call: Callable[[_Item], _Result]) -> list[
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """A running run's heartbeat: seconds since its start and the last reported step."""
+    """A running run's heartbeat: seconds since its start, the last reported step, and the program's number of steps.
+
+    ``steps`` is None for a program that does not print how many.
+    """
 
     elapsed_s: float
     step: int | None
+    steps: int | None = None
 
 
 Watch = Callable[[Heartbeat], tuple[Outcome, str] | None]
@@ -413,8 +418,9 @@ class _RunningJobs:
             statuses = [jobs[index].host.job_status(running[index]) for index in running]
             if (now_written := sum(status.written for status in statuses)) != written:
                 written, grown = now_written, now
-            step = next((status.step for status in statuses if status.step is not None), None)
-            if (ended := watch(Heartbeat(now - began, step))) is not None:
+            reported = next((status for status in statuses if status.step is not None), statuses[0])
+            step = reported.step
+            if (ended := watch(Heartbeat(now - began, step, reported.steps))) is not None:
                 if ended[0] is Outcome.OK:
                     self._interrupt()
                 return ended

@@ -310,10 +310,9 @@ class LocalHost:
         """Return the state of a running job."""
         job = self._jobs[pid].job
         files = (job.log, *job.signs, *((job.errors,) if job.errors else ()))
-        step = last_step(read_tail(job.log))
-        return JobStatus(
-            sum(map(_size, files)), step, private_bytes(pid) if job.memory and job.commands else 0
-        )
+        step, steps = _last_of(read_tail(job.log))
+        memory = private_bytes(pid) if job.memory and job.commands else 0
+        return JobStatus(sum(map(_size, files)), step, memory, steps)
 
     def signal(self, pid: int, number: int) -> None:
         """Send a signal to the processes of a job's session."""
@@ -416,9 +415,20 @@ _LONGEST_FORM = 200
 
 def last_step(tail: bytes) -> int | None:
     """Return the last step in the end of a log: a built-in worker's, else any program's step, else its batch."""
-    steps = re.findall(rb"\bstep (\d+)/\d+", tail) or _counted(_ANY_STEP, tail) or _counted(_ANY_BATCH, tail)
-    # Python refuses to convert thousands of digits, which are no number of a step.
-    return int(steps[-1]) if steps and len(steps[-1]) <= LONGEST_STEP else None
+    return _last_of(tail)[0]
+
+
+def _last_of(tail: bytes) -> tuple[int | None, int | None]:
+    """Return the last step in the end of a log, and the number of steps if it is printed as ``step 3/60``."""
+    own = re.findall(rb"\bstep (\d+)/(\d+)", tail)
+    others = [] if own else _counted(_ANY_STEP, tail) or _counted(_ANY_BATCH, tail)
+    step, steps = own[-1] if own else (others[-1] if others else b"", b"")
+
+    def number(digits: bytes) -> int | None:
+        # Python refuses to convert thousands of digits, which are no number of a step.
+        return int(digits) if digits and len(digits) <= LONGEST_STEP else None
+
+    return number(step), number(steps)
 
 
 def _counted(pattern: re.Pattern[bytes], tail: bytes) -> list[bytes]:

@@ -208,7 +208,12 @@ class RemoteHost:
     def job_status(self, pid: int) -> JobStatus:
         """Return the last reported state of a job."""
         status = self._connect().jobs.get(pid, {})
-        return JobStatus(status.get("written", 0), status.get("step"), status.get("private_bytes", 0))
+        return JobStatus(
+            status.get("written", 0),
+            status.get("step"),
+            status.get("private_bytes", 0),
+            status.get("steps"),
+        )
 
     def signal(self, pid: int, number: int) -> None:
         """Send a signal to a job's session."""
