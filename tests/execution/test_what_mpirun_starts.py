@@ -2,13 +2,18 @@
 
 import json
 import os
+import re
 import signal
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 from agents import agent_host, stand_in
 from trainmark.node import Heartbeat, Host, Job, JobOnHost, LocalHost, run_jobs
+from trainmark.node.machine import ALLOCATION
+from trainmark.node.processes import MARK
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.plan import Command
 from trainmark.schema.suite import Limits
@@ -59,3 +64,25 @@ def test_a_run_ends_when_a_host_is_lost_on_which_only_mpirun_has_ranks(
     assert carried.stopped is not None
     outcome, reason = carried.stopped
     assert (outcome, reason.partition(" (")[0]) == (Outcome.FAILED, "other: the connection to it was lost")
+
+
+def test_a_rank_that_slurms_daemon_starts_next_to_srun_belongs_to_the_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "srun").write_text('#!/bin/sh\nexec "$@"\n')
+    (tmp_path / "srun").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv(ALLOCATION, "17")
+    host, mark, telemetry = LocalHost(), f"{tmp_path}/mark", tmp_path / "telemetry"
+    words = ("srun", "sleep", "600")
+    pid = host.start(Job((Command(0, words, {}),), tmp_path, tmp_path / "log", mark, telemetry=telemetry))
+    rank = subprocess.Popen(["sleep", "600"], env={**os.environ, MARK: mark})
+    try:
+        deadline = time.monotonic() + 60
+        while not re.search(r'"processes":2\b', telemetry.read_text()):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    finally:
+        host.kill(mark, pid)
+        host.reap(pid)
+    assert rank.wait(60) == -signal.SIGTERM

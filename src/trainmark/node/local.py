@@ -15,6 +15,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO
@@ -272,7 +273,9 @@ class LocalHost:
                 pass_fds=(writes,),
             )
             if job.telemetry is not None:
-                files.enter_context(Telemetry(job.telemetry, None, wrapper=process.pid, nvml=nvml))
+                # The ranks of an srun are children of Slurm's daemon, here too.
+                find = partial(marked_pids, job.mark) if _starts_by_srun(job) else tuple
+                files.enter_context(Telemetry(job.telemetry, None, find=find, wrapper=process.pid, nvml=nvml))
             if job.arrivals is not None:
                 files.enter_context(ArrivalClock(job.log, job.arrivals))
             self._jobs[process.pid] = _StartedJob(
@@ -456,6 +459,10 @@ def _ended(process: "subprocess.Popen[bytes]") -> int | None:
     if state is None:
         return None
     return state.si_status if state.si_code == os.CLD_EXITED else -state.si_status
+
+
+def _starts_by_srun(job: Job) -> bool:
+    return any(allocation_variables(command.words) for command in job.commands)
 
 
 def _described(command: Command) -> dict[str, object]:
