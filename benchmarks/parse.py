@@ -192,7 +192,7 @@ def _is_record(line: bytes) -> bool:
 
 def _searched_for(format_name: str, path: str) -> bytes:
     """Return what the reader by line looks for: the figure that the lines of the log at ``path`` have."""
-    from trainmark.logs.literals import required
+    from trainmark.logs.lines.literals import required
     from trainmark.programs import find_format
 
     if format_name in _SEARCHED or not find_format(format_name).records:

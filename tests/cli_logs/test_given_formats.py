@@ -13,7 +13,7 @@ from preloading import call_trainmark
 from trainmark.cli.log_output import _logs_at
 from trainmark.errors import InputError
 from trainmark.logs import Facts
-from trainmark.logs.transport import FoundPath
+from trainmark.logs.lines.transport import FoundPath
 from trainmark.programs.reading import described_format, read_by_format
 
 _LOG = "".join(f"done {at} of 90 at {100 + at % 2}.0 img/s now\n" for at in range(1, 91))

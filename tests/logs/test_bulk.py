@@ -10,12 +10,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from trainmark.logs import Status
-from trainmark.logs.bulk import fields_among_others, regular_fields
-from trainmark.logs.fields import _searched, extract, stamps
-from trainmark.logs.literals import depends_on_digits
+from trainmark.logs.lines.bulk import fields_among_others, regular_fields
+from trainmark.logs.lines.fields import _searched, extract, stamps
+from trainmark.logs.lines.literals import depends_on_digits
+from trainmark.logs.lines.transport import clean, strip_colours
 from trainmark.logs.records import has_bad_loss
 from trainmark.logs.synthetic import SampleRun
-from trainmark.logs.transport import clean, strip_colours
 from trainmark.programs import formats, synthetic_log
 
 _LINE = re.compile(rb"step (?P<step>\d+), rate: (?P<rate>\S+) img")

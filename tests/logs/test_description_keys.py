@@ -11,8 +11,8 @@ import pytest
 from trainmark import logs
 from trainmark.errors import InputError
 from trainmark.logs.description import build_format, parse_description
-from trainmark.logs.fields import derived, extract
 from trainmark.logs.format import Format, GivenFormats, LogContext
+from trainmark.logs.lines.fields import derived, extract
 from trainmark.logs.model import Column, EndState, Facts, Meaning, ParsedLog, Records, Severity
 from trainmark.measure.rules import find_rule, measure_log
 from trainmark.programs import find_format

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmark.logs.digits import Characters
+from trainmark.logs.lines.digits import Characters
 
 _REPRS = st.floats(1e-3, 1e12, allow_nan=False).map(repr).filter(lambda word: "e" not in word)
 _LONG = st.tuples(st.integers(1, 10**9), st.integers(8, 17), st.integers(0, 10**17 - 1)).map(

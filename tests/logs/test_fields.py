@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmark.logs.fields import SHORT_STAMP, extract, numbers, stamps
+from trainmark.logs.lines.fields import SHORT_STAMP, extract, numbers, stamps
 
 
 @given(moments=st.lists(st.datetimes(datetime(1970, 1, 1), datetime(2199, 12, 31)), min_size=1, max_size=30))

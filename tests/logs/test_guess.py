@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from trainmark.logs import Facts, Status
 from trainmark.logs.guess.families import meaning_of
 from trainmark.logs.guess.reading import proposal, propose
-from trainmark.logs.transport import Recording
+from trainmark.logs.lines.transport import Recording
 from trainmark.measure.rules import AuditVerdict, Claim, audit, measure_log
 from trainmark.measure.rules.row import reading_row
 from trainmark.programs import read_log, read_stream

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmark.logs.headings import drop_unheaded
+from trainmark.logs.lines.headings import drop_unheaded
 
 HEADING, RECORD = re.compile(rb"Epoch \d+/\d+\n"), re.compile(rb"done (\d+);")
 

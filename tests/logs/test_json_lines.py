@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainmark.logs import Facts
-from trainmark.logs.digits import IrregularError
-from trainmark.logs.json_lines import Hooks, Row, read_object, rows_by_line, rows_by_shape
+from trainmark.logs.lines.digits import IrregularError
+from trainmark.logs.lines.json_lines import Hooks, Row, read_object, rows_by_line, rows_by_shape
 from trainmark.logs.synthetic import SampleRun
 from trainmark.measure.rules import measure_log
 from trainmark.programs import find_format, read_stream, synthetic_log

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from trainmark.logs.literals import can_match, required
+from trainmark.logs.lines.literals import can_match, required
 from trainmark.logs.synthetic import SampleRun
 from trainmark.programs import formats, synthetic_log
 

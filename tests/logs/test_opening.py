@@ -16,7 +16,7 @@ import zstandard
 
 from preloading import call_trainmark
 from trainmark.logs import Status
-from trainmark.logs.archives import archive_members
+from trainmark.logs.lines.archives import archive_members
 from trainmark.logs.synthetic import SampleRun
 from trainmark.measure.rules import measure_log
 from trainmark.programs import read_log, read_stream, synthetic_log

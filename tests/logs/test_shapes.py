@@ -5,10 +5,10 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmark.logs.bulk import fields_among_others
-from trainmark.logs.digits import Characters
-from trainmark.logs.fields import extract
-from trainmark.logs.shapes import DIGITS_ALIKE, MOST_SHAPES, Shapes, one_of_each, shapes_of
+from trainmark.logs.lines.bulk import fields_among_others
+from trainmark.logs.lines.digits import Characters
+from trainmark.logs.lines.fields import extract
+from trainmark.logs.lines.shapes import DIGITS_ALIKE, MOST_SHAPES, Shapes, one_of_each, shapes_of
 
 _LINE = re.compile(rb"step (?P<step>\d+), rate: (?P<rate>\S+) img")
 

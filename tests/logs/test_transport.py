@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainmark.logs import Facts, ParsedLog, Severity, Status
-from trainmark.logs.transport import Demultiplexer, begin_lines, clean, read_pieces, strip_colours
+from trainmark.logs.lines.transport import Demultiplexer, begin_lines, clean, read_pieces, strip_colours
 from trainmark.schema.precision import Precision
 
 

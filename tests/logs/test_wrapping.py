@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from trainmark.logs import ParsedLog, Status
+from trainmark.logs.lines.wrapping import unwrap
 from trainmark.logs.synthetic import SampleRun
-from trainmark.logs.wrapping import unwrap
 from trainmark.measure.rules import measure_log
 from trainmark.programs import read_log, synthetic_log
 

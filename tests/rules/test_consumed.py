@@ -7,7 +7,7 @@ import pytest
 
 from trainmark.logs import Facts, ParsedLog, Severity
 from trainmark.logs.description.patterns import compile_pattern
-from trainmark.logs.fields import derived, extract
+from trainmark.logs.lines.fields import derived, extract
 from trainmark.measure.rules import measure_log
 from trainmark.measure.rules.catalog import count_consumed
 from trainmark.programs import read_stream

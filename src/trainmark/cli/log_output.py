@@ -12,7 +12,7 @@ from trainmark.printable import rate_text
 if TYPE_CHECKING:
     from trainmark.logs import Facts, ParsedLog
     from trainmark.logs.format import Format
-    from trainmark.logs.transport import FoundPath
+    from trainmark.logs.lines.transport import FoundPath
     from trainmark.measure.rules import Rule, RuleResult
 
 
@@ -165,7 +165,7 @@ def _readings_of(
 def _logs_at(found: "FoundPath", known: "Format | None", given: "Facts") -> "Iterator[ParsedLog]":
     """Yield the log at a path; of an archive, each of its members."""
     from trainmark.logs import ParsedLog, Problem, Status
-    from trainmark.logs.transport import is_archive
+    from trainmark.logs.lines.transport import is_archive
     from trainmark.programs.reading import read_by_format, read_stream_by_format
 
     if found.error:
@@ -179,9 +179,9 @@ def _logs_at(found: "FoundPath", known: "Format | None", given: "Facts") -> "Ite
 
 
 def _members(path: str, known: "Format | None", given: "Facts") -> "Iterator[ParsedLog]":
-    from trainmark.logs.archives import archive_members
+    from trainmark.logs.lines.archives import archive_members
+    from trainmark.logs.lines.transport import DamagedError
     from trainmark.logs.read import unreadable_log
-    from trainmark.logs.transport import DamagedError
     from trainmark.programs.reading import read_stream_by_format
 
     try:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from trainmark.logs.events import read_events
-from trainmark.logs.transport import Demultiplexer
+from trainmark.logs.lines.transport import Demultiplexer
 from trainmark.node.local import SPAWN_ERROR, read_tail
 from trainmark.node.stacks import Frame, crash_location
 from trainmark.printable import printable_line

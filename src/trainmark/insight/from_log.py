@@ -16,9 +16,16 @@ from trainmark.insight.side_facts import SideFacts
 from trainmark.insight.sides import ExplainedRun, PublishedRule
 from trainmark.logs import Facts, ParsedLog, Problem
 from trainmark.logs.events import read_events, read_parameters
+from trainmark.logs.lines.transport import (
+    DamagedError,
+    UnusableFileError,
+    clean,
+    log_of_run,
+    open_log,
+    unpack,
+)
+from trainmark.logs.lines.wrapping import unwrap
 from trainmark.logs.plausibility import stalls
-from trainmark.logs.transport import DamagedError, UnusableFileError, clean, log_of_run, open_log, unpack
-from trainmark.logs.wrapping import unwrap
 from trainmark.measure.device_peaks import find_peak
 from trainmark.measure.rules import find_rule, measure_log, noise
 from trainmark.measure.rules.row import reading_problems

@@ -9,9 +9,9 @@ from trainmark.imports import attach
 
 if TYPE_CHECKING:
     from trainmark.logs.facts import Hints, read_hints
+    from trainmark.logs.lines.transport import find_logs
     from trainmark.logs.model import EndState, Facts, Meaning, ParsedLog, Problem, Scope, Severity, Status
     from trainmark.logs.read import read_log, read_stream
-    from trainmark.logs.transport import find_logs
 
 
 __all__ = [
@@ -45,6 +45,6 @@ __getattr__ = attach(
         ),
         ".facts": ("Hints", "read_hints"),
         ".read": ("read_log", "read_stream"),
-        ".transport": ("find_logs",),
+        ".lines.transport": ("find_logs",),
     },
 )

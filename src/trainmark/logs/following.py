@@ -6,10 +6,10 @@ from pathlib import Path
 
 from trainmark.errors import InputError
 from trainmark.logs.format import KnownFormats
+from trainmark.logs.lines.transport import PIECE_BYTES
 from trainmark.logs.model import EndState, Facts, ParsedLog, Problem, Severity, Status
 from trainmark.logs.read import conclude
 from trainmark.logs.records import LogCollector
-from trainmark.logs.transport import PIECE_BYTES
 
 _OVER = (Status.OOM, Status.FAILED)
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainmark.logs.events import dll_parameters as parameters_of_dllogger
-from trainmark.logs.fields import Extract
-from trainmark.logs.literals import required, required_all
+from trainmark.logs.lines.fields import Extract
+from trainmark.logs.lines.literals import required, required_all
 from trainmark.logs.model import Column, EndState, Facts, Floats, Meaning, OwnRun, Problem, Scope, Witness
 from trainmark.schema.precision import Precision
 

@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trainmark.logs.fields import STAMP
 from trainmark.logs.format import Format, LogContext, parse_positive
-from trainmark.logs.literals import VARYING, can_match, required_all
+from trainmark.logs.lines.fields import STAMP
+from trainmark.logs.lines.literals import VARYING, can_match, required_all
+from trainmark.logs.lines.suffixes import SUFFIX
 from trainmark.logs.model import (
     SEVERAL_RUNS,
     EndState,
@@ -28,7 +29,6 @@ from trainmark.logs.model import (
 )
 from trainmark.logs.records import TAIL_BYTES, Counters, LogCollector
 from trainmark.logs.restarts import restart_problem
-from trainmark.logs.suffixes import SUFFIX
 
 _NO_END = "the log ends before the run does"
 NO_START = "the start of the log is missing (the program prints its settings there)"
@@ -414,7 +414,7 @@ def _few_of_each(text: bytes) -> bytes:
     counts: Counter[bytes] = Counter()
     chosen = []
     if len(text) > _SMALL_BYTES:
-        from trainmark.logs.shapes import few_of_each
+        from trainmark.logs.lines.shapes import few_of_each
 
         text = few_of_each(text, _FEW)  # first, because checking each line costs more
     for line, kind in zip(text.split(b"\n"), text.translate(None, VARYING).split(b"\n"), strict=True):

@@ -26,7 +26,16 @@ from trainmark.logs.format import (
     ProgramFormats,
     parse_positive,
 )
-from trainmark.logs.literals import can_match
+from trainmark.logs.lines.literals import can_match
+from trainmark.logs.lines.transport import (
+    DamagedError,
+    UnusableFileError,
+    binary_kind,
+    open_log,
+    read_pieces,
+    unpack,
+)
+from trainmark.logs.lines.wrapping import reads_times, unwrap
 from trainmark.logs.model import (
     Column,
     EndState,
@@ -54,15 +63,6 @@ from trainmark.logs.other_lines import (
 )
 from trainmark.logs.plausibility import check_plausibility, with_settled_meaning
 from trainmark.logs.records import HEAD_BYTES, Counters, LogCollector, Read, read_records
-from trainmark.logs.transport import (
-    DamagedError,
-    UnusableFileError,
-    binary_kind,
-    open_log,
-    read_pieces,
-    unpack,
-)
-from trainmark.logs.wrapping import reads_times, unwrap
 
 _LARGEST_BLOCK_BYTES = 30 << 20
 _LONGEST_NUMBER = 10

@@ -17,11 +17,12 @@ from typing import NamedTuple
 import numpy as np
 
 from trainmark.logs.batches import Batches, apply_batches, find_batches
-from trainmark.logs.fields import Extract, derived, extract, past_midnight
 from trainmark.logs.format import Format, GivenFormats, KnownFormats
-from trainmark.logs.headings import drop_unheaded
 from trainmark.logs.intervals import counts_from_zero, steps_covered
-from trainmark.logs.literals import VARYING, can_match, required
+from trainmark.logs.lines.fields import Extract, derived, extract, past_midnight
+from trainmark.logs.lines.headings import drop_unheaded
+from trainmark.logs.lines.literals import VARYING, can_match, required
+from trainmark.logs.lines.transport import Demultiplexer, Rank, begin_lines, strip_colours
 from trainmark.logs.model import (
     FIELDS,
     SEVERAL_RUNS,
@@ -41,7 +42,6 @@ from trainmark.logs.model import (
     median,
 )
 from trainmark.logs.restarts import find_restarts, find_resumed_runs
-from trainmark.logs.transport import Demultiplexer, Rank, begin_lines, strip_colours
 
 HEAD_BYTES = 1 << 19
 TAIL_BYTES = 1 << 17
@@ -225,7 +225,7 @@ class LogCollector:
 def _one_of_each(text: bytes) -> bytes:
     if len(text) <= _SHORT_BYTES:
         return text
-    from trainmark.logs.shapes import one_of_each
+    from trainmark.logs.lines.shapes import one_of_each
 
     return one_of_each(text)
 

@@ -35,7 +35,7 @@ from trainmark.logs.description import (
     read_description,
 )
 from trainmark.logs.format import Format, FormatWords, GivenFormats, IndexedFormats, PatternWords, words_of
-from trainmark.logs.transport import PIECE_BYTES, Recording
+from trainmark.logs.lines.transport import PIECE_BYTES, Recording
 from trainmark.programs import log_formats
 from trainmark.schema.names import LOG, OUTCOME
 from trainmark.version import __version__

@@ -18,9 +18,9 @@ import numpy as np
 
 from trainmark.errors import InputError, nearest
 from trainmark.expressions import evaluate, names_in, parse_expression
-from trainmark.logs.fields import SHORT_STAMP, STAMP, column_of
 from trainmark.logs.format import count_items
-from trainmark.logs.literals import can_match
+from trainmark.logs.lines.fields import SHORT_STAMP, STAMP, column_of
+from trainmark.logs.lines.literals import can_match
 from trainmark.logs.model import Facts, Floats, read_hardware
 from trainmark.logs.paddle import paddle_devices
 from trainmark.logs.precision import is_on, mentions_mixed_precision

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.logs.fields import STAMP, number, past_midnight, stamps
+from trainmark.logs.lines.fields import STAMP, number, past_midnight, stamps
 from trainmark.logs.model import Floats
 
 _COUNTERS = re.compile(

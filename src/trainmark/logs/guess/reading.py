@@ -47,10 +47,10 @@ from trainmark.logs.guess.line_fields import (
     with_own_clock,
 )
 from trainmark.logs.intervals import measure_timing
+from trainmark.logs.lines.transport import DamagedError, longest_rank, strip_colours, unpack
+from trainmark.logs.lines.wrapping import unwrap
 from trainmark.logs.model import Floats, Scope, Witness, median
 from trainmark.logs.records import HEAD_BYTES
-from trainmark.logs.transport import DamagedError, longest_rank, strip_colours, unpack
-from trainmark.logs.wrapping import unwrap
 from trainmark.printable import significant
 
 _CLOSE = 0.05

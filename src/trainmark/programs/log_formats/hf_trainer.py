@@ -21,9 +21,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from trainmark.logs.fields import Extract
-from trainmark.logs.fields import extract as extract_fields
 from trainmark.logs.format import Format, LogContext, search_integer, search_word
+from trainmark.logs.lines.fields import Extract
+from trainmark.logs.lines.fields import extract as extract_fields
 from trainmark.logs.model import (
     PARTIAL_BATCHES,
     SEVERAL_RUNS,

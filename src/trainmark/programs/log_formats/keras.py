@@ -17,9 +17,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from trainmark.logs.fields import derived, extract
 from trainmark.logs.format import Format, LogContext, unknown_end
-from trainmark.logs.headings import drop_unheaded
+from trainmark.logs.lines.fields import derived, extract
+from trainmark.logs.lines.headings import drop_unheaded
 from trainmark.logs.model import (
     SEVERAL_RUNS,
     Facts,

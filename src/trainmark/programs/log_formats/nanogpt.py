@@ -14,9 +14,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from trainmark.logs.fields import Extract
-from trainmark.logs.fields import extract as extract_fields
 from trainmark.logs.format import Format, LogContext, search_integer, search_word, unknown_end
+from trainmark.logs.lines.fields import Extract
+from trainmark.logs.lines.fields import extract as extract_fields
 from trainmark.logs.model import Facts, Floats, Meaning, Scope, median, read_hardware
 from trainmark.logs.synthetic import SampleRun, lines_of
 from trainmark.schema.precision import Precision

@@ -11,10 +11,10 @@ import json
 import re
 from collections.abc import Iterator
 
-from trainmark.logs import fields
 from trainmark.logs.events import DEFAULT_UNIT, RunEvents, parse_events
-from trainmark.logs.fields import Extract
 from trainmark.logs.format import Format, LogContext, Published, dll_parameters, ends_with, parse_setting
+from trainmark.logs.lines import fields
+from trainmark.logs.lines.fields import Extract
 from trainmark.logs.model import Facts, OwnRun, Problem, Scope
 from trainmark.logs.synthetic import SampleRun
 from trainmark.schema.precision import Precision

@@ -15,8 +15,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from trainmark.logs.fields import Extract
 from trainmark.logs.format import Assembled, Format, LogContext, parse_setting, search_word
+from trainmark.logs.lines.fields import Extract
 from trainmark.logs.model import Column, EndState, Facts, Problem, Scope, Severity
 from trainmark.logs.synthetic import SampleRun, end_of, lines_of
 from trainmark.programs.log_formats.mlperf import parts

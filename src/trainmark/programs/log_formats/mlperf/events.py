@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.logs.digits import IrregularError
-from trainmark.logs.json_lines import Hooks, read_object, rows_by_line, rows_by_shape
+from trainmark.logs.lines.digits import IrregularError
+from trainmark.logs.lines.json_lines import Hooks, read_object, rows_by_line, rows_by_shape
 from trainmark.logs.model import Floats
 from trainmark.programs.log_formats.mlperf.dialects import BENCHMARKS
 

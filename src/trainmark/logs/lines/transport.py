@@ -256,7 +256,7 @@ class _Lines:
     """Whole lines and their first characters."""
 
     def __init__(self, piece: bytes) -> None:
-        from trainmark.logs.digits import Characters
+        from trainmark.logs.lines.digits import Characters
 
         self._piece = piece
         self._characters = Characters.of(piece)
@@ -342,7 +342,7 @@ def strip_colours(text: bytes) -> bytes:
 
 def _without_short_codes(text: bytes) -> bytes | None:
     """Return ``text`` without escape codes, in bulk; ``None`` if one is no colour of at most eight characters."""
-    from trainmark.logs.digits import Characters
+    from trainmark.logs.lines.digits import Characters
 
     characters = Characters.of(text)
     starts = np.flatnonzero(characters.single == _ESCAPE)

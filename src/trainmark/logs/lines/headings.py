@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.logs.literals import can_match, required, required_all
+from trainmark.logs.lines.literals import can_match, required, required_all
 
 Places = NDArray[np.intp]
 

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.logs.literals import VARYING, looks_at_other_lines, required
+from trainmark.logs.lines.literals import VARYING, looks_at_other_lines, required
+from trainmark.logs.lines.suffixes import ANY_YEAR, SHORT_STAMP_BYTES, SUFFIX, suffix_factor
+from trainmark.logs.lines.transport import strip_colours
 from trainmark.logs.model import Floats
-from trainmark.logs.suffixes import ANY_YEAR, SHORT_STAMP_BYTES, SUFFIX, suffix_factor
-from trainmark.logs.transport import strip_colours
 
 STAMP = rb"\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 """A date and a time of day, as DLLogger, Python's logging and Paddle print them."""
@@ -83,7 +83,7 @@ def extract(pattern: re.Pattern[bytes], text: bytes, header: re.Pattern[bytes] |
     """
     if len(text) <= _SEARCHED_BYTES:
         return _in_parts(pattern, text)
-    from trainmark.logs.bulk import fields_among_others
+    from trainmark.logs.lines.bulk import fields_among_others
 
     if regular := fields_among_others(pattern, text, header):
         return Extract(regular[0], [regular[1]])
@@ -105,7 +105,7 @@ def _is_regular_at_start(text: bytes) -> bool:
 
 def _of_interest(pattern: re.Pattern[bytes], text: bytes) -> tuple[bytes, bytes]:
     """Return the lines of ``text`` that ``pattern`` may match, and the other lines."""
-    from trainmark.logs.digits import Characters
+    from trainmark.logs.lines.digits import Characters
 
     words = required(pattern)
     if not all(words) or looks_at_other_lines(pattern):
@@ -133,7 +133,7 @@ def _places(word: bytes, text: bytes) -> NDArray[np.int64]:
 
 
 def _regular_fields(pattern: re.Pattern[bytes], text: bytes) -> dict[str, Floats] | None:
-    from trainmark.logs.bulk import regular_fields
+    from trainmark.logs.lines.bulk import regular_fields
 
     return regular_fields(pattern, text)
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainmark.logs.digits import Characters, Ints, IrregularError, Starts
-from trainmark.logs.literals import (
+from trainmark.logs.lines.digits import Characters, Ints, IrregularError, Starts
+from trainmark.logs.lines.literals import (
     VARYING,
     can_match,
     depends_on_digits,
@@ -22,10 +22,10 @@ from trainmark.logs.literals import (
     required,
     required_all,
 )
+from trainmark.logs.lines.shapes import DIGITS_ALIKE, LineTable, Shapes, shapes_of
+from trainmark.logs.lines.suffixes import SUFFIX, suffix_factor
+from trainmark.logs.lines.transport import COLOUR_CODE, strip_colours
 from trainmark.logs.model import Floats
-from trainmark.logs.shapes import DIGITS_ALIKE, LineTable, Shapes, shapes_of
-from trainmark.logs.suffixes import SUFFIX, suffix_factor
-from trainmark.logs.transport import COLOUR_CODE, strip_colours
 
 _FEWEST_LINES = 16
 _LONGEST_BETWEEN = 7

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trainmark.logs.lines.suffixes import ANY_YEAR, SHORT_STAMP_BYTES
 from trainmark.logs.model import Floats
-from trainmark.logs.suffixes import ANY_YEAR, SHORT_STAMP_BYTES
 
 _MOST_DIGITS = 18
 _MOST_PLACES = 17

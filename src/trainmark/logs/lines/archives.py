@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from trainmark.logs.transport import DamagedError, forward, is_archive, unpack
+from trainmark.logs.lines.transport import DamagedError, forward, is_archive, unpack
 
 
 def archive_members(path: str | Path) -> Iterator[tuple[str, BinaryIO | str]]:

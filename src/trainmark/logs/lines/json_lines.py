@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trainmark.logs.digits import Characters, IrregularError
+from trainmark.logs.lines.digits import Characters, IrregularError
+from trainmark.logs.lines.shapes import DIGITS_ALIKE, LineTable, shapes_of
 from trainmark.logs.model import Floats
-from trainmark.logs.shapes import DIGITS_ALIKE, LineTable, shapes_of
 
 Hooks = Mapping[str, Any]
 """Arguments of ``json.loads`` that a reader of one object has to pass on."""

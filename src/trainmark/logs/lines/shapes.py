@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trainmark.logs.digits import ROOM, Bytes, Characters, Ints, Starts, Words, first_bytes
+from trainmark.logs.lines.digits import ROOM, Bytes, Characters, Ints, Starts, Words, first_bytes
 
 MOST_SHAPES = 64
 _MOST_IN_SAMPLE = 24
