@@ -346,8 +346,8 @@ def _measurement_of(run: LoggedRun, first: RunLog) -> Measurement:
     printed = read.facts.global_batch
     timed = _with_arrivals(_with_work(work, read), clock, is_stamped=found.is_stamped)
     read, result = _measured(run, work, timed, found.counted_unit)
-    is_window = found.is_stamped and result.rule == RuleKind.WINDOW
-    if is_window and (skip := _end_of_arrival(clock, result.skipped)) > result.skipped:
+    in_bursts = found.is_stamped and clock.buffered and result.rule == RuleKind.WINDOW
+    if in_bursts and (skip := _end_of_arrival(clock, result.skipped)) > result.skipped:
         later = replace(run, card=card.model_copy(update={"skip": skip}))
         read, result = _measured(later, work, timed, found.counted_unit)
     if found.counted_unit != EPOCHS_UNIT and not _validates_often(found):
