@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import BoundedSemaphore, Event
+from threading import BoundedSemaphore
 
 from trainmark import equivalence, tasks, worker
 from trainmark.campaign.best_search import candidates
 from trainmark.campaign.observation_run import INPUTS, Inputs, Observed, observe
 from trainmark.campaign.resume import CERTIFICATE, EQUIVALENCE, read_certificate
-from trainmark.campaign.run_environment import CannotStart, RunEnvironment
+from trainmark.campaign.run_environment import CannotStart, RunEnvironment, at_once
 from trainmark.environment import EnvironmentState, entries, state_of
 from trainmark.equivalence import (
     Reference,
@@ -29,7 +29,7 @@ from trainmark.equivalence import (
 from trainmark.errors import InputError, nearest
 from trainmark.files import extension_folders, write_run_file
 from trainmark.measure.pooling import fingerprint
-from trainmark.node import Heartbeat, LocalHost
+from trainmark.node import LocalHost
 from trainmark.placement import device_of
 from trainmark.schema.case import Case, Device, case_of
 from trainmark.schema.certificate import Certificate, CheckedVariant, Party
@@ -275,25 +275,16 @@ def certificates(
     Where there are cores enough, several steps are trained at the same time: nothing is timed. A certificate for which
     memory was too small then is computed again alone. ``saved`` is the folder for certificates of every suite.
     """
-    found, over = questions(run_env, cases), Event()
-
-    def watch(_heartbeat: Heartbeat) -> None:
-        if over.is_set():
-            raise KeyboardInterrupt
-
-    def answered(question: Question, slots: Slots) -> Certificate:
-        place = out / EQUIVALENCE / _name(question)
-        return answer(question, run_env.watched(watch), place, limits, announce, saved, slots)
-
+    found = questions(run_env, cases)
     on_gpus = all(question.device is Device.CUDA for question in found)
     slots = Slots.of(run_env.machine.cores, CORES_ON_A_GPU if on_gpus else CORES_OF_A_CHECK)
-    with ThreadPoolExecutor(slots.count) as pool:
-        try:
-            answers = list(pool.map(lambda question: answered(question, slots), found))
-        except BaseException:
-            over.set()
-            pool.shutdown(cancel_futures=True)
-            raise
+    with at_once(run_env, slots.count) as (pool, own_env):
+
+        def answered(question: Question, slots: Slots) -> Certificate:
+            place = out / EQUIVALENCE / _name(question)
+            return answer(question, own_env, place, limits, announce, saved, slots)
+
+        answers = list(pool.map(lambda question: answered(question, slots), found))
     for index, certificate in enumerate(answers):
         if slots.count > 1 and _lacked(certificate, Outcome.OOM):
             (out / EQUIVALENCE / _name(found[index]) / CERTIFICATE).unlink()

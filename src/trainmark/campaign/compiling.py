@@ -1,14 +1,12 @@
 """Compilation ahead of the runs: programs for a GPU are compiled at once, beside the checks of equal work."""
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from threading import Event
 
 from trainmark.campaign.executor import Executor
-from trainmark.campaign.run_environment import CannotStart, RunEnvironment, plan_run
+from trainmark.campaign.run_environment import CannotStart, RunEnvironment, at_once, plan_run
 from trainmark.execution import read_record, run_plan, write_record
-from trainmark.node import Heartbeat, free_ports
+from trainmark.node import free_ports
 from trainmark.placement import device_of
 from trainmark.schema.case import MAX_BATCH, SYNTHETIC, Case, Device
 from trainmark.workload import BuiltinSource
@@ -26,24 +24,12 @@ def compiled_ahead(executor: Executor, cases: Sequence[Case]) -> Iterator[None]:
 
     The runs find them in the compiler's cache. What cannot be compiled here is left to its run, which says why.
     """
-    over = Event()
-
-    def watch(_heartbeat: Heartbeat) -> None:
-        if over.is_set():
-            raise KeyboardInterrupt
-
-    run_env = executor.run_env.watched(watch)
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        try:
-            programs = [case for case in cases if _can_be_compiled_ahead(case, executor)]
-            compilations = [pool.submit(_compile, case, executor, run_env) for case in programs]
-            yield
-            for compilation in compilations:
-                compilation.result()
-        except BaseException:
-            over.set()
-            pool.shutdown(cancel_futures=True)
-            raise
+    programs = [case for case in cases if _can_be_compiled_ahead(case, executor)]
+    with at_once(executor.run_env, AT_ONCE) as (pool, run_env):
+        compilations = [pool.submit(_compile, case, executor, run_env) for case in programs]
+        yield
+        for compilation in compilations:
+            compilation.result()
 
 
 def _can_be_compiled_ahead(case: Case, executor: Executor) -> bool:

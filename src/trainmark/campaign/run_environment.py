@@ -8,6 +8,8 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -382,6 +384,27 @@ class RunEnvironment:
         except TrainmarkError as error:
             return CannotStart(Outcome.FAILED, f"data set '{name}': {error}")
         return None
+
+
+@contextmanager
+def at_once(run_env: RunEnvironment, count: int) -> Iterator[tuple[ThreadPoolExecutor, RunEnvironment]]:
+    """Yield a pool of ``count`` threads, and the run environment for their processes.
+
+    The threads are waited for. An error in the body of the ``with``, an interruption included, ends their processes.
+    """
+    over = threading.Event()
+
+    def watch(_heartbeat: Heartbeat) -> None:
+        if over.is_set():
+            raise KeyboardInterrupt
+
+    with ThreadPoolExecutor(count) as pool:
+        try:
+            yield pool, run_env.watched(watch)
+        except BaseException:
+            over.set()
+            pool.shutdown(cancel_futures=True)
+            raise
 
 
 def plan_run(
