@@ -11,7 +11,7 @@ import yaml
 
 from agents import agent_host, hosts_file, stand_in
 from fakes import call_in_this_process
-from frameworks import framework_python
+from frameworks import framework_python, needs_framework
 from trainmark.campaign.certifying import observed_case, questions
 from trainmark.campaign.observation_run import Inputs
 from trainmark.campaign.run_environment import RunEnvironment
@@ -173,9 +173,8 @@ def test_a_certificate_that_fails_marks_the_table_and_the_exit_code(measured: Pa
 
 
 @pytest.mark.training
+@needs_framework("pytorch")
 def test_one_framework_is_certified_once_and_a_difference_is_reported(tmp_path: Path) -> None:
-    if not framework_python("pytorch"):
-        pytest.skip("TRAINMARK_TEST_ENVS has no environment 'pytorch'")
     alone = {"framework": ["pytorch"]}
     done = run(tmp_path, axes=alone)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -201,9 +200,8 @@ def test_one_framework_is_certified_once_and_a_difference_is_reported(tmp_path: 
 
 @pytest.mark.training
 @pytest.mark.rare
+@needs_framework("pytorch")
 def test_one_framework_in_a_low_precision_is_certified_by_its_rounding(tmp_path: Path) -> None:
-    if not framework_python("pytorch"):
-        pytest.skip("TRAINMARK_TEST_ENVS has no environment 'pytorch'")
     defaults = {**SUITE["defaults"], "model": "gpt2_tiny", "precision": "amp-bf16", "sequence_length": 64}
     del defaults["image_size"]
     done = run(tmp_path, axes={"framework": ["pytorch"]}, defaults=defaults)
@@ -276,9 +274,8 @@ def test_this_machine_reads_the_inputs_where_they_are_written(tmp_path: Path) ->
 
 
 @pytest.mark.training
+@needs_framework("pytorch")
 def test_a_framework_is_certified_on_a_host_with_its_own_disk(tmp_path: Path, disk: Path) -> None:
-    if not framework_python("pytorch"):
-        pytest.skip("TRAINMARK_TEST_ENVS has no environment 'pytorch'")
     hosts = hosts_file(tmp_path / "hosts.yaml", "faraway", folder=disk)
     done = run(tmp_path, "--hosts", str(hosts), axes={"framework": ["pytorch"]})
     assert done.returncode == 0, done.stdout + done.stderr
