@@ -122,7 +122,7 @@ def open_pytorch(settings: Any, place: Any) -> Any:
     import torch
 
     torch.set_num_threads(1)
-    return loaders.open_loader(settings, place, torch.device("cpu"), torch.float32)
+    return loaders.open_images(settings, place, torch.device("cpu"), torch.float32)
 
 
 def open_tensorflow(settings: Any, place: Any) -> Any:

@@ -150,13 +150,13 @@ sys.path.insert(0, sys.argv[1])
 import start, torch
 from trainmark_worker.core.arguments import parse
 from trainmark_worker.core.place import Place
-from trainmark_worker.backends.pytorch.loading import open_loader
+from trainmark_worker.backends.pytorch.loading import open_images
 settings = parse(["--framework=pytorch", "--model=mobilenet_v1", "--batch-per-device=1", "--image-size=32",
     "--steps=5", "--warmup-steps=2", "--classes=3", "--loader-workers=1", "--data=" + sys.argv[2],
     "--loader=" + sys.argv[3], "--events=unused"], 2)
 counts = []
 for rank in range(2):
-    feed = open_loader(settings, Place(rank, 2, rank, 2, "127.0.0.1", 1), torch.device("cpu"), torch.float32)
+    feed = open_images(settings, Place(rank, 2, rank, 2, "127.0.0.1", 1), torch.device("cpu"), torch.float32)
     assert feed.epoch_samples == 26, feed.epoch_samples
     labels = []
     for _ in range(13):

@@ -39,6 +39,8 @@ def main() -> None:
         part(f"models.jax_{name}") for name in ("masked_lm", "causal_lm", "recommendation")
     )
 
+    states = part("backends.jax.backend")
+
     def key(**named: str) -> Any:
         return {masked.KEY: jax.random.key_data(jax.random.key(0, **named))}
 
@@ -81,7 +83,7 @@ def main() -> None:
     }
     told = {}
     for model, (module, description, loss_in, kept, batch) in models.items():
-        params = module.init(description, 1, np.float32)
+        params = states.draw_weights(description, 1, np.float32, module.draw)
         found, real = (
             jax.jit(jax.grad(loss_in(precisions[name]), has_aux=True))(params, kept, batch)[0]
             for name in ("amp-bf16", "fp32")

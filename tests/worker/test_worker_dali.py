@@ -223,13 +223,13 @@ from nvidia.dali import fn, types
 from trainmark_worker.core.arguments import parse
 from trainmark_worker.core.outcomes import RunError
 from trainmark_worker.core.place import Place
-from trainmark_worker.backends.pytorch.loading import open_loader
+from trainmark_worker.backends.pytorch.loading import open_images
 from trainmark_worker.pytorch_fast.images import dali
 # A JPEG engine makes a picture of every file: so does this, and there is no GPU here.
 dali._pictures = lambda *_: fn.cast(fn.zeros(shape=[8, 8, 3]), dtype=types.UINT8)
 settings = parse(["--framework=pytorch", "--model=mobilenet_v1", "--batch-per-device=2", "--image-size=32", "--steps=5",
     "--warmup-steps=2", "--classes=3", "--loader-workers=1", "--events=unused", {loader!r}, {data!r}], 1)
-feed = open_loader(settings, Place(0, 1, 0, 1, None, None), torch.device("cpu"), torch.float32)
+feed = open_images(settings, Place(0, 1, 0, 1, None, None), torch.device("cpu"), torch.float32)
 said = None
 try:
     for _ in range(30):

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from worker_process import (
     beside,
     command,
     end_group,
+    ended,
     make_images,
     rank_variables,
     read_events,
@@ -76,13 +78,14 @@ print(json.dumps([count_parameters(model), strided, shape]))
 def test_batch_norm_does_not_decay_unless_asked() -> None:
     groups = in_pytorch("""
 from trainmark_worker.core.arguments import parse
-from trainmark_worker.models.pytorch_image_classification import build_model, decays
+from trainmark_worker.models.pytorch_image_classification import build_model
+from trainmark_worker.tasks.image_classification.observing import decay_groups
 from trainmark_worker.pytorch_fast.optimizers import sgd
 model = build_model("mobilenet_v1", 1000)
 out = []
 for extra in ([], ["--bn-weight-decay"]):
     settings = parse(["--framework", "pytorch", *extra], 1)
-    optimizer = sgd(decays(model, settings), settings.recipe)
+    optimizer = sgd(decay_groups(model, torch.nn.BatchNorm2d, settings.recipe), settings.recipe)
     out.append([[sum(p.numel() for p in g["params"]), g["weight_decay"]] for g in optimizer.param_groups])
 print(json.dumps(out))
 """)
@@ -101,11 +104,11 @@ print(json.dumps(out))
 def test_a_skipped_first_step_leaves_no_rubbish_in_the_momentum() -> None:
     finite = in_pytorch("""
 from trainmark_worker.core.arguments import parse
-from trainmark_worker.models.pytorch_image_classification import decays
+from trainmark_worker.tasks.image_classification.observing import decay_groups
 from trainmark_worker.pytorch_fast.optimizers import sgd
 model = torch.nn.Linear(64, 64)
 settings = parse(["--framework", "pytorch"], 1)
-optimizer = sgd(decays(model, settings), settings.recipe)
+optimizer = sgd(decay_groups(model, torch.nn.BatchNorm2d, settings.recipe), settings.recipe)
 scaler = torch.amp.GradScaler("cpu")
 before = model.weight.detach().clone()
 for factor in (float("inf"), 1.0):
@@ -492,3 +495,34 @@ def test_a_data_set_that_is_missing_or_empty_fails_before_any_step(tmp_path: Pat
     assert "does not exist" in missing.last["reason"]
     assert "no JPEG images" in empty.last["reason"]
     assert len(missing.events) == len(empty.events) == 1
+
+
+def test_a_run_that_was_started_ahead_does_the_same_work_as_others(tmp_path: Path) -> None:
+    plain = train(tmp_path, anew=True)
+    run, events = tmp_path / "run", tmp_path / "run" / "events.jsonl"
+    process = subprocess.Popen(
+        command({}, events),
+        env={**os.environ, "TRAINMARK_WAITS": str(run)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    maps, deadline = Path(f"/proc/{process.pid}/maps"), time.monotonic() + 300
+    while "libtorch_python" not in maps.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert not run.exists()
+    run.mkdir()
+    assert process.stdin is not None
+    process.stdin.write("\n")
+
+    ahead = ended(process, events)
+
+    assert (ahead.code, ahead.stderr) == (0, "")
+    assert ahead.parameters == plain.parameters
+    assert [step["loss"] for step in ahead.steps] == [step["loss"] for step in plain.steps]
+    assert ahead.last.keys() == plain.last.keys()
+    assert ahead.last["after_window"] == plain.last["after_window"]
+    assert ahead.doubts == plain.doubts == []

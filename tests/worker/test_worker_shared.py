@@ -32,7 +32,7 @@ from trainmark.worker.core.peers import Peers
 from trainmark.worker.core.place import Place, Ranks
 from trainmark.worker.core.precision import Precision
 from trainmark.worker.core.probes import shares_of
-from trainmark.worker.core.window import EventTimers, HostTimers
+from trainmark.worker.core.window import EventTimers
 from trainmark.worker.tasks.image_classification import TASK
 from trainmark.worker.tasks.image_classification.decoding import Photos, collate
 from trainmark.worker.tasks.image_classification.images import Draw
@@ -167,7 +167,7 @@ class Mean(ImageTraining):
     """Trains nothing: its batch is its input, and its loss the mean of the images."""
 
     def __init__(self, asked: ImageSettings, ranks: Ranks) -> None:
-        super().__init__(asked, ranks, HostTimers(asked.steps + 1), lambda images, labels: (images, labels))
+        super().__init__(asked, ranks, lambda images, labels: (images, labels))
         self.seen_losses: list[float] = []
         self.weight = np.ones(3, np.float32)
         self.running = np.ones(3, np.float32)

@@ -23,6 +23,7 @@ def start(
     return subprocess.Popen(
         [sys.executable, str(START), *FLAGS, *flags, f"--events={events}"],
         env={**os.environ, "TRAINMARK_EXTENSIONS": str(TOY), **variables},
+        stdin=subprocess.PIPE if "TRAINMARK_WAITS" in variables else subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -55,6 +56,30 @@ def test_a_toy_of_another_tree_trains_and_counts_its_own_work(tmp_path: Path) ->
     )
     assert (ran.last["unit"], ran.last["suspect"]) == ("values/s", [])
     assert ran.last["throughput"] == 768 / ran.last["window_s"]
+
+
+def test_a_worker_that_is_started_ahead_and_gets_no_word_ends_without_a_trace(tmp_path: Path) -> None:
+    run, events = tmp_path / "run", tmp_path / "run" / "events.jsonl"
+    process = start(events, *TASK, TRAINMARK_WAITS=str(run))
+
+    assert process.communicate(timeout=300) == ("", "")
+    assert process.returncode == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_worker_that_is_started_ahead_trains_after_the_word_in_the_folder_of_its_run(
+    tmp_path: Path,
+) -> None:
+    run = tmp_path / "run"
+    events = run / "events.jsonl"
+    process = start(events, *TASK, TRAINMARK_WAITS=str(run))
+    run.mkdir()
+    assert process.stdin is not None
+    process.stdin.write("\n")
+
+    ran = ended(process, events)
+    assert (ran.code, ran.stderr) == (0, "")
+    assert ran.last["outcome"] == "ok"
 
 
 def test_the_task_is_that_of_the_model_and_two_ranks_stay_alike(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainmark.worker.core.queues import Loading
-from trainmark.worker.core.window import DeviceTimers, HostTimers, measure, slots_for
+from trainmark.worker.core.window import DeviceTimers, HostTimers, measure
 
 
 class Clock:
@@ -28,7 +28,7 @@ class Recorded:
         self.clock = clock
         self.calls: list[str] = []
         self.gc_was_on: list[bool] = []
-        self.marks: DeviceTimers = HostTimers(slots_for(len(step_ns)), clock)
+        self.marks: DeviceTimers = HostTimers(len(step_ns), clock)
         self.compiled = 0
         self.compiles_at: set[int] = set()
         self.counts = True

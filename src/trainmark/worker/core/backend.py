@@ -25,9 +25,8 @@ class Observation(NamedTuple):
     What is unknown is None. A task that observes something else has a type of its own with a loss and gradients.
     """
 
-    gradients: Mapping[
-        str, Any
-    ]  # of the loss alone, without decay, by the shared names: all, or those verified
+    # Of the loss alone, without decay, by the shared names: all, or those verified.
+    gradients: Mapping[str, Any]
     loss: Any = None
     logits: Any = None  # the outputs that the loss was computed from
     operations: Sequence[Any] = ()  # the network's observed convolutions or products, in forward order

@@ -21,6 +21,11 @@ def cpu_name() -> str:
     return next(names, platform.processor() or platform.machine())
 
 
+def type_name(dtype: Any) -> str:
+    """Return a framework's type as observations name it: ``torch.bfloat16`` or ``DataType.BFLOAT16`` is bfloat16."""
+    return str(dtype).rpartition(".")[2].lower()
+
+
 def assert_parameters(found: int, expected: int) -> None:
     """Assert that a model has the number of trainable parameters of its description."""
     assert found == expected, f"the model has {found} parameters instead of {expected}"

@@ -48,6 +48,10 @@ class Place(NamedTuple):
         assert self.port is not None
         return self.port + RESERVED_PORTS + rank
 
+    def endpoints(self) -> list[str]:
+        """Return each rank's own address and port, by rank."""
+        return [f"{self.address_of(rank)}:{self.port_of(rank)}" for rank in range(self.world_size)]
+
     @property
     def distributed(self) -> bool:
         """Return whether a launcher started this process, even as the only rank."""
@@ -93,8 +97,7 @@ def _number(environment: Mapping[str, str], name: str, default: int | None = Non
 class Ranks:
     """A single rank; for several ranks, subclasses use a framework's collectives for the same methods."""
 
-    backend: str | None = None
-    """The name of the ranks' collectives; None for a single rank."""
+    backend: str | None = None  # the name of the ranks' collectives; None for a single rank
 
     def __init__(self, place: Place) -> None:
         self.place = place

@@ -17,9 +17,9 @@ from .precision import FP32, PRECISIONS
 from .recipe_checks import check_decay, check_dropout, check_isolation, check_loss, check_rates
 from .sample_survey import survey_samples
 from .settings import AdamRecipe, Settings
-from .task import Verified
+from .task import Arrays, Verified
 from .training import Training
-from .update_checks import ROUNDING, Arrays, WitnessedStep, averaged, check_update, sampled
+from .update_checks import ROUNDING, WitnessedStep, averaged, check_update, sampled
 
 SWALLOWED = 4  # roundings that a step may leave unchanged, as momentum may oppose the gradient
 # The steps that a loss scale may skip, a number or a share of all: ten halvings reduce the initial scale of 2**16 to
@@ -157,10 +157,8 @@ def _check_counts(training: Training, settings: Settings) -> Verified:
             found.data["steps_skipped"] = skipped = requested - taken
             may_be = 0 < taken <= requested
             if may_be and (skipped > most_skipped or 2 * taken < requested):
-                sentence = (
-                    f"{skipped} of {requested} steps overflowed and were skipped: their updates took no time."
-                )
-                found.doubt("steps-skipped", sentence)
+                of = f"{skipped} of {requested} steps"
+                found.doubt("steps-skipped", f"{of} overflowed and were skipped: their updates took no time.")
     if not may_be:
         found.doubt("steps-not-taken", f"{requested} steps were requested, but {taken} were taken.")
     elif updates is not None and updates < requested - most_skipped:
@@ -213,10 +211,9 @@ def _check_movement(step: WitnessedStep) -> Verified:
     """Check that both steps changed statistics and parameters, but those that gradient descent may round away."""
     names, (before, between, after) = step.names, step.weights
     first, second = _unchanged(before, between), _unchanged(between, after)
-    still = [
-        name for name in sorted((first | second).intersection(names)) if not _is_rounded_away(step, name)
-    ]
-    resting = sorted((first | second).difference(names))
+    unmoved = sorted(first | second)
+    still = [name for name in unmoved if name in names and not _is_rounded_away(step, name)]
+    resting = [name for name in unmoved if name not in names]
     have_statistics = len(names) < len(before)
     found = Verified({"still": still[:10], "statistics_move": not resting if have_statistics else None})
     if first.issuperset(names) or second.issuperset(names):

@@ -33,10 +33,7 @@ from .training import Training
 
 # Rows and columns, tried in order; large enough to measure the device and not the launch of its work.
 SIZES: Mapping[str, tuple[int, ...]] = {"cuda": (8192,), "cpu": (768, 2048, 4096)}
-VALUES = {
-    "cuda": 2**28,
-    "cpu": 2**25,
-}  # of four bytes, in each of the two arrays that are added: too many for a cache
+VALUES = {"cuda": 2**28, "cpu": 2**25}  # of four bytes, in each array that is added: too many for a cache
 AT_ONCE = {"cuda": 10, "cpu": 1}  # the most products or sums launched before waiting for the device
 AT_ONCE_NS = 40_000_000  # of long ones so many that they last about this long
 LONGEST_S = 0.1  # a larger product is tried only if it takes at most this long at the rate so far

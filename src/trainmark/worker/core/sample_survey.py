@@ -33,9 +33,7 @@ COPIES = 0.3
 SHARED = 0.5  # the share of the compared samples that two ranks may have in common
 
 
-def survey_samples(
-    training: Training, settings: Settings, batches: Sequence[Sequence[Any] | None]
-) -> Verified:
+def survey_samples(training: Training, settings: Settings, batches: Sequence[Any]) -> Verified:
     """Check the samples of ``batches`` after the window, and of more if the data are read. All ranks must call it."""
     rows, ranks, is_read = settings.batch_per_device, training.ranks.place.world_size, not settings.synthetic
     # An epoch in batches of all ranks.
@@ -98,9 +96,7 @@ def _compare_rows(digests: Sequence[Sequence[int]], epoch_samples: int, is_large
 
 def _find_copies(batches: Sequence[Sequence[Any]], rows: int) -> Verified:
     """Find rows that are copies of another row of the same batch, and their share over all batches."""
-    compared = [
-        [array.reshape(rows, -1) for array in _arrays_of(batch, rows) if array.size] for batch in batches
-    ]
+    compared = [[one.reshape(rows, -1) for one in _arrays_of(batch, rows) if one.size] for batch in batches]
     if rows < 4 or not any(compared):
         return Verified({"copies": None})
     share = sum(map(_copies, compared)) / (rows * sum(map(bool, compared)))

@@ -63,9 +63,7 @@ class Settings:
     steps: int  # all, with the first one and the warm-up
     warmup_steps: int
     drain_steps: int  # added to the request to drain the loader's queues
-    witness_steps: (
-        int  # after the measured ones, at a part of the recipe's learning rate and, for some checks, at 0
-    )
+    witness_steps: int  # after the measured ones, at a part of the recipe's rate and, for some checks, at 0
     seed: int
     device: str
     threads: int

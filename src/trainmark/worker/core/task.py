@@ -8,6 +8,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from .precision import Precision
 from .settings import Recipe, Settings
 
+Arrays = Mapping[str, Any]  # of numpy, by the shared names
+
 
 class Piece(NamedTuple):
     """A layer's forward or backward pass over a rank's batch, or the update of all weights."""
@@ -43,9 +45,7 @@ class Check(NamedTuple):
     """
 
     shapes: Mapping[str, tuple[int, ...]]  # of every parameter and running statistic, by the shared names
-    inputs: tuple[
-        str, ...
-    ]  # the names of the batch's arrays, in the order in which ``Training.set_batch`` takes them
+    inputs: tuple[str, ...]  # the names of the batch's arrays, as ``Training.set_batch`` takes them
     facts: Mapping[str, Any]  # the reported settings
     layers: Callable[[Any], dict[str, Any]]  # returns the facts and outputs of the layers in the first step
     outputs: Callable[[Any], dict[str, Any]]  # returns the network's outputs in a step
@@ -182,9 +182,7 @@ class Task(Generic[Own]):
         """Return whether the adaptive optimizer must not change elements without a gradient."""
         return False
 
-    def rows(
-        self, _settings: Own, _batches: Sequence[Sequence[Any]], _weights: Sequence[Mapping[str, Any]]
-    ) -> Verified:
+    def rows(self, _settings: Own, _batches: Sequence[Sequence[Any]], _weights: Sequence[Arrays]) -> Verified:
         """Check what the last of two steps did to rows that only the first looked up, by the weights around both."""
         return Verified()
 

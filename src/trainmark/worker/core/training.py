@@ -18,7 +18,7 @@ from .precision import Precision
 from .queues import Loading
 from .settings import Settings
 from .task import Task
-from .window import DeviceTimers
+from .window import DeviceTimers, HostTimers
 
 WITNESS_STEPS, WITNESS_RATE = 2, 0.7  # that move the weights, at this part of the recipe's rate
 DROPOUT_STEPS, ISOLATION_STEPS = 4, 3  # at a rate of 0 after these, for dropout, and for parts to be isolated
@@ -48,15 +48,17 @@ class Training(Backend):
         self,
         settings: Settings,
         ranks: Ranks,
-        marks: DeviceTimers,
         to_batch: Callable[..., Any],
         feed: Feed | None = None,
+        marks: DeviceTimers | None = None,
     ) -> None:
         """Fetch the first batch: from ``feed``, or the synthetic one.
 
-        ``to_batch`` converts the task's numpy arrays to a batch on the device, in the form for the step.
+        ``to_batch`` converts the task's numpy arrays to a batch on the device, in the form for the step. Without
+        ``marks`` steps are timed by the host's clock.
         """
-        self.settings, self.ranks, self.marks, self.as_batch = settings, ranks, marks, to_batch
+        self.settings, self.ranks, self.as_batch = settings, ranks, to_batch
+        self.marks = marks or HostTimers(settings.steps)
         if feed is None:
             synthetic = to_batch(*self.task.synthetic(settings, ranks.place.rank))
             feed = FixedFeed(synthetic, settings.epoch_samples)
@@ -111,9 +113,7 @@ class Training(Backend):
 
     def read_batch(self) -> tuple[Any, ...] | None:
         """Return this rank's current batch as numpy arrays."""
-        return tuple(
-            array.asnumpy() if hasattr(array, "asnumpy") else np.asarray(array) for array in self.batch
-        )
+        return tuple(one.asnumpy() if hasattr(one, "asnumpy") else np.asarray(one) for one in self.batch)
 
     def step(self, index: int) -> None:
         """Train on the current batch, then fetch the next one while the device still computes."""

@@ -17,7 +17,7 @@ the whole parameter, with a of the moments after the step: they need no gradient
 
 import math
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -26,7 +26,7 @@ import numpy as np
 from .optimizers import Moments, adam, clipping, direction_of
 from .precision import FP32
 from .settings import LAMB, AdamRecipe, Settings
-from .task import Verified
+from .task import Arrays, Verified
 from .training import Training
 
 SAMPLED, ELEMENTS = 32, 4096  # elements of each parameter, if gradients must be exchanged, and if not
@@ -40,9 +40,6 @@ FEWEST = 16  # elements: two factors fit fewer by chance
 # Allowed deviations of a decay, and of a trust ratio: weights and moments are of FP32, whatever the products.
 UNSEEN_DECAY, TRUST_OFF = 0.005, 0.02
 OBSERVABLE = 100 * ROUNDING  # a smaller update, in parts of the weights, is too near to rounding
-
-
-Arrays = Mapping[str, Any]  # of numpy, by the shared names
 
 
 def sampled(arrays: Arrays, name: str, elements: int = SAMPLED) -> Any:
@@ -113,7 +110,7 @@ def check_update(step: WitnessedStep) -> tuple[Verified, dict[str, Unexplained]]
     if isinstance(recipe, AdamRecipe):
         reason = _solve_adaptive(step, recipe, found.data, unexplained)
     else:
-        reason = _solve_descent(step, found.data, unexplained)
+        reason = _solve_descent(step, found, unexplained)
     if reason is not None:
         sentence = f"The update after the window does not match the recipe and all ranks' batches: {reason}."
         found.doubt("update-differs", sentence)
@@ -127,9 +124,7 @@ def _summed(step: WitnessedStep, times: float) -> str | None:
     return None
 
 
-def _solve_descent(
-    step: WitnessedStep, found: dict[str, Any], unexplained: dict[str, Unexplained]
-) -> str | None:
+def _solve_descent(step: WitnessedStep, found: Verified, unexplained: dict[str, Unexplained]) -> str | None:
     """Add what a step of SGD, with or without momentum, shows to ``found``; return why it differs, or None."""
     if step.mean is None:
         return None
@@ -164,7 +159,7 @@ def _solve_descent(
         reason = None
     # A vague fit neither confirms the recipe nor explains the update by another one: its noise is too large.
     vague = bool(differs and reason is None)
-    found.update(learning_rate=float(rate), momentum=momentum, residual=residual, fit_is_vague=vague)
+    found.data.update(learning_rate=float(rate), momentum=momentum, residual=residual, fit_is_vague=vague)
     return reason
 
 

@@ -32,7 +32,10 @@ BEAT_NS, NEVER = 1_000_000_000, 1 << 63  # the shortest time between two heartbe
 
 
 class DeviceTimers:
-    """The moments at which steps were done; numbered slots, so that noting one allocates nothing."""
+    """The moments at which steps were done: numbered slots, so that noting one allocates nothing.
+
+    A run has one for the end of each step, and one for the window's start.
+    """
 
     def mark(self, slot: int) -> None:
         """Note, without waiting, the moment at which all work handed over so far is done."""
@@ -46,8 +49,8 @@ class DeviceTimers:
 class HostTimers(DeviceTimers):
     """DeviceTimers by the host's clock, for devices that compute while the host waits."""
 
-    def __init__(self, slots: int, clock_ns: Callable[[], int] = time.perf_counter_ns) -> None:
-        self._ns, self._clock_ns = [0] * slots, clock_ns
+    def __init__(self, steps: int, clock_ns: Callable[[], int] = time.perf_counter_ns) -> None:
+        self._ns, self._clock_ns = [0] * (steps + 1), clock_ns
 
     def mark(self, slot: int) -> None:
         self._ns[slot] = self._clock_ns()
@@ -62,20 +65,15 @@ class EventTimers(DeviceTimers):
     ``make_event`` returns one with ``record()`` and ``elapsed_time(later)`` in milliseconds, like torch's events.
     """
 
-    def __init__(self, slots: int, make_event: Callable[[], Any]) -> None:
+    def __init__(self, steps: int, make_event: Callable[[], Any]) -> None:
         """Create the events in advance, because creating one costs more than recording it."""
-        self._events: list[Any] = [make_event() for _ in range(slots)]
+        self._events: list[Any] = [make_event() for _ in range(steps + 1)]
 
     def mark(self, slot: int) -> None:
         self._events[slot].record()
 
     def seconds_between(self, earlier: int, later: int) -> float:
         return float(self._events[earlier].elapsed_time(self._events[later])) / 1e3
-
-
-def slots_for(steps: int) -> int:
-    """Return the number of marks for a run of ``steps`` steps: the end of each, and the window's start."""
-    return steps + 1
 
 
 class Steps(Protocol):

@@ -88,16 +88,12 @@ def turning(model: Llama, positions: Any, length: int, compute: Any) -> Callable
     return turned
 
 
-def init(model: Decoder, seed: int, dtype: Any) -> Params:
-    """Return fresh parameters. May be traced."""
-
-    def drawn(key: Any, parameter: str, shape: Any) -> Any:
-        if is_norm(parameter):
-            return jnp.ones(shape)
-        added = parameter.endswith(("output.weight", "down.weight"))
-        return jax.random.normal(key, shape) * (model.added_deviation if added else DEVIATION)
-
-    return backend.draw_weights(model, seed, dtype, drawn)
+def draw(model: Decoder, key: Any, name: str, shape: Any) -> Any:
+    """Return a fresh parameter. May be traced."""
+    if is_norm(name):
+        return jnp.ones(shape)
+    added = name.endswith(("output.weight", "down.weight"))
+    return jax.random.normal(key, shape) * (model.added_deviation if added else DEVIATION)
 
 
 def attention_kernel(platform: str, precision: Precision) -> str:
@@ -129,21 +125,15 @@ class JaxLanguageTraining(NamedTraining, LanguageTraining):
 
     settings: LanguageSettings
     descriptions: Mapping[str, Any] = ARCHITECTURES
+    draw: Callable[..., Any] = staticmethod(draw)
 
     def build(self) -> None:
         self.parts = self.settings.accumulation
         self.description = self.descriptions[self.settings.model]
+        decays = {name: self.decays(name) for name in self.description.shapes()}
         self.take_over(
-            self.fresh,
-            self.make_loss(),
-            backend.adaptive(
-                self.settings.recipe, lambda params: {name: self.decays(name) for name in params}
-            ),
+            self.fresh, self.make_loss(), backend.adaptive(self.settings.recipe, lambda _params: decays)
         )
-
-    def fresh(self) -> tuple[Any, Any]:
-        """Return fresh parameters, and the state besides them."""
-        return init(self.description, self.settings.seed, self.precision.weights), {}
 
     def make_loss(self) -> Callable[..., Any]:
         """Return the loss as ``make_step`` takes it."""

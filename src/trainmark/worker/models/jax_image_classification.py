@@ -118,8 +118,8 @@ def init(model: Network, image_size: int, seed: int) -> tuple[Any, Any]:
     return variables["params"], variables["batch_stats"]
 
 
+# Images (batch, size, size, 3), either normalised in the compute type or bytes, and labels (batch,) in int32.
 Batch = tuple[Any, Any]
-"""Images (batch, size, size, 3), either normalised in the compute type or bytes, and labels (batch,) in int32."""
 
 
 def all_but_batch_norm(params: Any) -> Any:
@@ -309,9 +309,8 @@ class JaxImageTraining(JaxTraining, ImageTraining):
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
         params, batch_stats = (from_shared(tree, weights) for tree in self._own_weights())
-        self.state = self.state.replace(
-            params=self.ranks.whole(params), batch_stats=self.ranks.parts(batch_stats)
-        )
+        params, batch_stats = self.ranks.whole(params), self.ranks.parts(batch_stats)
+        self.state = self.state.replace(params=params, batch_stats=batch_stats)
 
     def read_weights(self) -> dict[str, Any]:
         params, batch_stats = self._own_weights()
@@ -360,12 +359,9 @@ class JaxImageTraining(JaxTraining, ImageTraining):
             ".".join(path[: path.index("conv")]): value[0]
             for path, value in flatten_dict(changed["intermediates"]).items()
         }
-        layers = ARCHITECTURES[self.settings.model].convolutions
-        assert len(operations) == len(layers)
-        observed = [
-            _observed(layer.name, operation, outputs[layer.name])
-            for layer, operation in zip(layers, operations)
-        ]
+        names = [layer.name for layer in ARCHITECTURES[self.settings.model].convolutions]
+        assert len(operations) == len(names)
+        observed = [_observed(name, operation, outputs[name]) for name, operation in zip(names, operations)]
         return Observation(to_shared(gradients), float(loss), np.asarray(logits), observed)
 
 

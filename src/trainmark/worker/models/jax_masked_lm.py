@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ..backends.jax.backend import KEY, Params, Tap, biased, draw_weights, norms, products
+from ..backends.jax.backend import KEY, Params, Tap, biased, norms, products
 from ..core.precision import Precision
 from ..tasks.masked_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, Bert
 from ..tasks.masked_lm.task import WEIGHTS, MaskedSettings
@@ -18,19 +18,15 @@ from ..tasks.masked_lm.training import MaskedTraining
 from ..tasks.products import STREAM
 from .jax_causal_lm import JaxLanguageTraining, attention_kernel
 
+# XLA's own generator, on a GPU cuRAND's: JAX's default, threefry, takes twenty rounds of integers for each number.
 RANDOM = "rbg"
-"""XLA's own generator, on a GPU cuRAND's: JAX's default, threefry, takes twenty rounds of integers for each number."""
 
 
-def init(model: Bert, seed: int, dtype: Any) -> Params:
-    """Return fresh parameters. May be traced."""
-
-    def drawn(key: Any, parameter: str, shape: Any) -> Any:
-        if len(shape) == 2:
-            return jax.random.normal(key, shape) * DEVIATION
-        return (jnp.ones if parameter.endswith("norm.weight") else jnp.zeros)(shape)
-
-    return draw_weights(model, seed, dtype, drawn)
+def draw(_model: Bert, key: Any, name: str, shape: Any) -> Any:
+    """Return a fresh parameter. May be traced."""
+    if len(shape) == 2:
+        return jax.random.normal(key, shape) * DEVIATION
+    return (jnp.ones if name.endswith("norm.weight") else jnp.zeros)(shape)
 
 
 class Dropping:
@@ -126,6 +122,7 @@ class JaxMaskedTraining(MaskedTraining, JaxLanguageTraining):
 
     settings: MaskedSettings
     descriptions = ARCHITECTURES
+    draw = staticmethod(draw)
     GENERATOR = RANDOM
 
     def prepared(self, batch: Any, parts: int, axis: str | None) -> Any:
@@ -133,9 +130,6 @@ class JaxMaskedTraining(MaskedTraining, JaxLanguageTraining):
         own = batch[WEIGHTS].sum() / parts
         mean = own if axis is None else jax.lax.pmean(own, axis)
         return (*batch[:WEIGHTS], batch[WEIGHTS] / mean, *batch[WEIGHTS + 1 :])
-
-    def fresh(self) -> tuple[Any, Any]:
-        return init(self.description, self.settings.seed, self.precision.weights), self.first_key()
 
     def make_loss(self) -> Callable[..., Any]:
         """Return the loss as ``make_step`` takes it."""

@@ -29,23 +29,19 @@ from ..tasks.recommendation.settings import DENSE_GRADIENTS, ClickSettings
 from ..tasks.recommendation.training import ClickTraining
 
 
-def init(model: Recommender, seed: int, dtype: Any) -> Params:
-    """Return fresh parameters; those of DLRM as the authors' program draws them. May be traced."""
-
-    def drawn(key: Any, name: str, shape: tuple[int, ...]) -> Any:
-        if name == TABLES:
-            sizes = np.array(column_sizes(shape[0]))
-            limits = jnp.repeat(1 / np.sqrt(sizes), sizes, total_repeat_length=shape[0])[:, None]
-            return jax.random.uniform(key, shape, minval=-1) * limits.astype(jnp.float32)
-        if isinstance(model, Dlrm):
-            share = 2 / sum(shape) if name.endswith("weight") else 1 / shape[0]
-            return jax.random.normal(key, shape) * math.sqrt(share)
-        if name.endswith("bias"):
-            return jnp.zeros(shape)
-        limit = glorot_limit(shape) if name.endswith("weight") else TABLE_LIMIT
-        return jax.random.uniform(key, shape, minval=-limit, maxval=limit)
-
-    return backend.draw_weights(model, seed, dtype, drawn)
+def draw(model: Recommender, key: Any, name: str, shape: tuple[int, ...]) -> Any:
+    """Return a fresh parameter; those of DLRM as the authors' program draws them. May be traced."""
+    if name == TABLES:
+        sizes = np.array(column_sizes(shape[0]))
+        limits = jnp.repeat(1 / np.sqrt(sizes), sizes, total_repeat_length=shape[0])[:, None]
+        return jax.random.uniform(key, shape, minval=-1) * limits.astype(jnp.float32)
+    if isinstance(model, Dlrm):
+        share = 2 / sum(shape) if name.endswith("weight") else 1 / shape[0]
+        return jax.random.normal(key, shape) * math.sqrt(share)
+    if name.endswith("bias"):
+        return jnp.zeros(shape)
+    limit = glorot_limit(shape) if name.endswith("weight") else TABLE_LIMIT
+    return jax.random.uniform(key, shape, minval=-limit, maxval=limit)
 
 
 def make_loss(model: Recommender, precision: Precision, share: float, observed: Tap) -> Callable[..., Any]:
@@ -87,17 +83,16 @@ class JaxClickTraining(NamedTraining, ClickTraining):
     """A recommender, its loss, and the observation of its products; the key of its dropout is part of the state."""
 
     settings: ClickSettings
+    draw = staticmethod(draw)
 
     def build(self) -> None:
-        recipe, decays = self.settings.recipe, self.settings.recipe.weight_decay > 0
-        self.description = self.settings.description
-        self.take_over(
-            lambda: (init(self.description, self.settings.seed, self.precision.weights), self.first_key()),
-            make_loss(self.description, self.precision, recipe.dropout, self._trace),
-            backend.adaptive(recipe, lambda params: dict.fromkeys(params, decays))
-            if isinstance(recipe, AdamRecipe)
-            else backend.optimizer(recipe),
-        )
+        recipe, self.description = self.settings.recipe, self.settings.description
+        if isinstance(recipe, AdamRecipe):
+            update = backend.adaptive(recipe, lambda params: dict.fromkeys(params, recipe.weight_decay > 0))
+        else:
+            update = backend.optimizer(recipe)
+        loss_of = make_loss(self.description, self.precision, recipe.dropout, self._trace)
+        self.take_over(self.fresh, loss_of, update)
 
     def observed_config(self) -> ObservedConfig:
         _, (rows, _) = next(iter(self.first.values()))

@@ -9,7 +9,7 @@ from mindspore.common.initializer import HeNormal
 from ..backends.mindspore import backend
 from ..backends.mindspore.backend import CONVOLUTIONS, MindSporeTraining
 from ..core.backend import Observation, hooked
-from ..core.facts import ObservedConfig, assert_parameters
+from ..core.facts import ObservedConfig, assert_parameters, type_name
 from ..tasks.image_classification import observing
 from ..tasks.image_classification.architectures import ARCHITECTURES, NORM_EPSILON, NORM_MOMENTUM, Convolution
 from ..tasks.image_classification.settings import ImageRecipe, ImageSettings
@@ -119,13 +119,12 @@ class MindSporeImageTraining(MindSporeTraining, ImageTraining):
         convolutions, norms = cells(model, nn.Conv2d), cells(model, nn.BatchNorm2d)
         self._hook = None if self.compiled else convolutions[1].register_forward_hook(self._note)
         named = observing.by_shared_names(settings.model, convolutions, norms, classifier, VECTORS)
-        forward = NetworkWithLoss(
-            backend.with_precision(model, self.precision), settings.recipe.label_smoothing
-        )
+        network = backend.with_precision(model, self.precision)
+        forward = NetworkWithLoss(network, settings.recipe.label_smoothing)
         self.take_over(model, forward, make_optimizer(model, settings.recipe, self.rates), named)
 
     def _note(self, _cell: nn.Cell, _inputs: Any, output: Any) -> None:
-        self._outputs.append((str(output.dtype).lower(), tuple(output.shape)))
+        self._outputs.append((type_name(output.dtype), tuple(output.shape)))
 
     def observed_config(self) -> ObservedConfig:
         if self._hook is None:
@@ -134,7 +133,7 @@ class MindSporeImageTraining(MindSporeTraining, ImageTraining):
             self._hook.remove()
             output = self._outputs[0]
         weight = cells(self.model, nn.Conv2d)[1].weight
-        dtype, shape = str(weight.dtype).lower(), tuple(weight.shape)
+        dtype, shape = type_name(weight.dtype), tuple(weight.shape)
         return observing.config_by_shapes(self.settings.model, output, dtype, shape)
 
     def observe(self) -> Observation:

@@ -26,8 +26,8 @@ from ..tasks.image_classification.known_picture import RECORDIO
 from ..tasks.image_classification.settings import ImageSettings
 from ..tasks.image_classification.training import ImageTraining
 
+# Normal with variance 2 / fan-in (He et al., https://arxiv.org/abs/1502.01852).
 HE_FAN_IN = mx.init.MSRAPrelu(factor_type="in", slope=0)
-"""Normal with variance 2 / fan-in (He et al., https://arxiv.org/abs/1502.01852)."""
 
 
 def _unit(description: Convolution, layout: str, relu: bool = True) -> nn.HybridSequential:

@@ -6,7 +6,7 @@ from oneflow import nn
 
 from ..backends.oneflow.backend import OneFlowTraining, as_numpy, count_parameters, sgd
 from ..core.backend import Observation
-from ..core.facts import ObservedConfig, assert_parameters
+from ..core.facts import ObservedConfig, assert_parameters, type_name
 from ..tasks.image_classification import observing
 from ..tasks.image_classification.architectures import ARCHITECTURES, NORM_EPSILON, NORM_MOMENTUM, Convolution
 from ..tasks.image_classification.settings import ImageSettings
@@ -15,15 +15,7 @@ from ..tasks.image_classification.training import ImageTraining
 
 def _convolution(layer: Convolution) -> list[Any]:
     """Return a convolution, its weights normal of variance 2 / fan-in, and its batch norm."""
-    conv = nn.Conv2d(
-        layer.inputs,
-        layer.outputs,
-        kernel_size=layer.kernel,
-        stride=layer.stride,
-        padding=layer.padding,
-        groups=layer.groups,
-        bias=False,
-    )
+    conv = nn.Conv2d(layer.inputs, layer.outputs, layer.kernel, bias=False, **layer.geometry)
     nn.init.kaiming_normal_(conv.weight, mode="fan_in", nonlinearity="relu")
     # OneFlow's momentum is the share of the new value, like torch's.
     return [conv, nn.BatchNorm2d(layer.outputs, eps=NORM_EPSILON, momentum=1 - NORM_MOMENTUM)]
@@ -86,7 +78,7 @@ class OneFlowImageTraining(OneFlowTraining, ImageTraining):
     settings: ImageSettings
 
     def build(self) -> None:
-        settings = self.settings
+        settings, recipe = self.settings, self.settings.recipe
         network = build_network(settings.model, settings.classes).to(self.device).train()
         self._convolutions = _modules(network, nn.Conv2d)
         self._output: tuple[str, tuple[int, ...]] | None = None
@@ -96,19 +88,10 @@ class OneFlowImageTraining(OneFlowTraining, ImageTraining):
         norms = _modules(network, nn.BatchNorm2d)
         self.take_over(
             network,
-            SmoothedCrossEntropy(settings.recipe.label_smoothing).to(self.device),
+            SmoothedCrossEntropy(recipe.label_smoothing).to(self.device),
             observing.by_shared_names(settings.model, self._convolutions, norms, classifier),
-            self.make_optimizer,
+            lambda net: sgd(observing.decay_groups(net, nn.BatchNorm2d, recipe), recipe, self.device),
         )
-
-    def make_optimizer(self, network: Any) -> Any:
-        """Return SGD, with batch-norm weights and biases in a group that does not decay unless requested."""
-        recipe = self.settings.recipe
-        groups: dict[bool, list[Any]] = {False: [], True: []}
-        for module in network.modules():
-            groups[isinstance(module, nn.BatchNorm2d)] += module.parameters(recurse=False)
-        norm_decay = recipe.weight_decay if recipe.bn_weight_decay else 0.0
-        return sgd([(groups[False], recipe.weight_decay), (groups[True], norm_decay)], recipe, self.device)
 
     def forward(self) -> tuple[Any, Any]:
         images, labels = self.batch
@@ -118,14 +101,14 @@ class OneFlowImageTraining(OneFlowTraining, ImageTraining):
 
     def _note(self, _module: Any, _inputs: Any, output: Any) -> None:
         if self._output is None:
-            self._output = (_name_of(output.dtype), tuple(output.shape))
+            self._output = (type_name(output.dtype), tuple(output.shape))
 
     def observed_config(self) -> ObservedConfig:
         weight, unobservable = self._convolutions[1].weight, self.unobservable()
         output: tuple[str | None, tuple[int, ...]] | None = self._output
         if output is not None and "compute_dtype" in unobservable:
             output = (None, output[1])
-        dtype, shape = _name_of(weight.dtype), tuple(weight.shape)
+        dtype, shape = type_name(weight.dtype), tuple(weight.shape)
         return observing.config_by_shapes(self.settings.model, output, dtype, shape, unseen=unobservable)
 
     def observe(self) -> Observation:
@@ -139,9 +122,8 @@ class OneFlowImageTraining(OneFlowTraining, ImageTraining):
         logits, loss = self.forward()
         found = [*self._noted]
         loss.backward()
-        gradients = {
-            name: as_numpy(tensor.grad) for name, tensor in self.tensors.items() if tensor.requires_grad
-        }
+        trained = {name: tensor for name, tensor in self.tensors.items() if tensor.requires_grad}
+        gradients = {name: as_numpy(tensor.grad) for name, tensor in trained.items()}
         self.optimizer.zero_grad(set_to_none=True)
         return Observation(gradients, float(as_numpy(loss)), as_numpy(logits), found)
 
@@ -151,10 +133,6 @@ class OneFlowImageTraining(OneFlowTraining, ImageTraining):
 
 def _describe(conv: Any, output: Any) -> observing.Described:
     return conv.kernel_size, conv.stride, observing.symmetric(conv.padding), conv.groups, as_numpy(output)
-
-
-def _name_of(dtype: Any) -> str:
-    return str(dtype).rpartition(".")[2]
 
 
 open_training = OneFlowImageTraining

@@ -123,15 +123,6 @@ class PaddleLanguageTraining(ProductTraining, LanguageTraining):
     def passed_at_once(self) -> tuple[Any, ...]:
         return tuple(array[: self.settings.part] for array in self.batch)
 
-    def prepared(self, _parts: int) -> tuple[Any, ...]:
-        """Return the current batch as the model's loss takes it, to be cut into so many parts."""
-        return self.batch
-
-    def _forward(self) -> tuple[Any, Any]:
-        """Return outputs and loss of the whole current batch."""
-        with auto_cast(self.precision):
-            return self.learner(*self.prepared(1))
-
     def _pass(self) -> Any:
         """Pass the parts of the batch one after another; their gradients add up, and are exchanged with the last's."""
         count, total = self.settings.accumulation, None

@@ -11,36 +11,27 @@ from paddle.regularizer import L2Decay
 from paddle.static import InputSpec
 
 from ..backends.paddle import backend
-from ..backends.paddle.backend import NONE, PaddleTraining, type_name
+from ..backends.paddle.backend import NONE, PaddleTraining
 from ..core.backend import Observation, hooked
-from ..core.facts import ObservedConfig, assert_parameters
+from ..core.facts import ObservedConfig, assert_parameters, type_name
 from ..tasks.image_classification import observing
 from ..tasks.image_classification.architectures import ARCHITECTURES, NORM_EPSILON, NORM_MOMENTUM, Convolution
 from ..tasks.image_classification.settings import ImageSettings
 from ..tasks.image_classification.training import ImageTraining
 
 
-def unit(description: Convolution, layout: str, norm_decays: bool, relu: bool = True) -> list[nn.Layer]:
+def unit(layer: Convolution, layout: str, norm_decays: bool, relu: bool = True) -> list[nn.Layer]:
     """Return a convolution, its weights of variance 2 / fan-in, its batch norm and, unless it ends a branch, a ReLU.
 
     Paddle's batch-norm momentum is the share that is kept.
     """
-    conv = nn.Conv2D(
-        description.inputs,
-        description.outputs,
-        description.kernel,
-        stride=description.stride,
-        padding=description.padding,
-        groups=description.groups,
-        weight_attr=ParamAttr(initializer=KaimingNormal(nonlinearity="relu")),
-        bias_attr=False,
-        data_format=layout.upper(),
-    )
+    drawn = ParamAttr(initializer=KaimingNormal(nonlinearity="relu"))
+    own = {"weight_attr": drawn, "bias_attr": False, "data_format": layout.upper(), **layer.geometry}
+    conv = nn.Conv2D(layer.inputs, layer.outputs, layer.kernel, **own)
     # A regularizer of a parameter's own goes before the optimizer's.
     scale, shift = (ParamAttr(regularizer=None if norm_decays else L2Decay(0.0)) for _ in range(2))
-    norm = nn.BatchNorm2D(
-        description.outputs, NORM_MOMENTUM, NORM_EPSILON, scale, shift, data_format=layout.upper()
-    )
+    vectors = {"weight_attr": scale, "bias_attr": shift, "data_format": layout.upper()}
+    norm = nn.BatchNorm2D(layer.outputs, NORM_MOMENTUM, NORM_EPSILON, **vectors)
     return [conv, norm, nn.ReLU()] if relu else [conv, norm]
 
 
@@ -123,8 +114,8 @@ def _describe(conv: Any, output: Any) -> observing.Described:
     return conv.weight.shape[2:], conv._stride, padding, conv._groups, values
 
 
+# The convolutions and products of a compiled program.
 PRODUCTS = ("pd_op.conv2d", "pd_op.depthwise_conv2d", "pd_op.matmul")
-"""The convolutions and products of a compiled program."""
 
 
 class PaddleImageTraining(PaddleTraining, ImageTraining):
@@ -175,10 +166,8 @@ class PaddleImageTraining(PaddleTraining, ImageTraining):
         return observing.by_shared_names(self.settings.model, self._convolutions, norms, classifier, VECTORS)
 
     def observe(self) -> Observation:
-        register = nn.Layer.register_forward_post_hook
-        hooks, found = observing.note_convolutions(
-            self.settings.model, self._convolutions, register, _describe
-        )
+        model, register = self.settings.model, nn.Layer.register_forward_post_hook
+        hooks, found = observing.note_convolutions(model, self._convolutions, register, _describe)
         with hooked(hooks):
             logits, loss = self._forward()
         return Observation(self.own_gradients(loss), float(loss), logits.numpy(), found)

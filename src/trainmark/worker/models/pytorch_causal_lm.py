@@ -19,7 +19,7 @@ from ..core.optimizers import Moments
 from ..core.outcomes import INVALID, RunError
 from ..core.settings import LAMB
 from ..pytorch_fast import attention, packed_attention
-from ..pytorch_fast.compilers import COMPILED_FUSED, NONE, captures
+from ..pytorch_fast.compilers import COMPILED_FUSED, captures
 from ..pytorch_fast.optimizers import adaptive, moments, steps_taken
 from ..pytorch_fast.scaled_linear import scale_products, set_plain
 from ..pytorch_fast.sharding import Sharded, check_sharding, compile_blocks, shard, unshard
@@ -27,7 +27,7 @@ from ..tasks.causal_lm.architectures import ARCHITECTURES, Llama
 from ..tasks.causal_lm.packing import predicted
 from ..tasks.causal_lm.settings import FSDP2, FULL, NO_CHECKPOINTING, CausalSettings, LanguageSettings
 from ..tasks.causal_lm.training import LanguageTraining
-from ..tasks.products import STREAM, ObservedLayers
+from ..tasks.products import STREAM
 from .pytorch_decoders import Decoder, GptModel, LanguageModel, LlamaModel
 
 
@@ -40,8 +40,8 @@ def build_model(name: str, length: int) -> Decoder:
     return model
 
 
+# Models with more parameters than the first number are verified by rows, about the second number of elements each.
 WHOLE, FEW = 1 << 26, 1 << 18
-"""Models with more parameters than the first number are verified by rows, about the second number of elements each."""
 
 
 def rows_of(model: LanguageModel) -> dict[str, Any]:
@@ -89,7 +89,7 @@ class PyTorchLanguageTraining(ProductTraining, LanguageTraining):
         decaying = [tensor for name, tensor in named if self.decays(name)]
         others = [tensor for name, tensor in named if not self.decays(name)]
         self._rows = {} if recipe.optimizer == LAMB else rows_of(model)
-        self.take_over(model, adaptive([(decaying, recipe.weight_decay), (others, 0.0)], recipe), {})
+        self.take_over(model, adaptive([(decaying, recipe.weight_decay), (others, 0.0)], recipe))
 
     def choose_attention(self, model: LanguageModel) -> None:
         """Measure the kernels of attention, and let the model use the faster one."""
@@ -109,14 +109,6 @@ class PyTorchLanguageTraining(ProductTraining, LanguageTraining):
     def make_model(self) -> LanguageModel:
         """Return the model with fresh weights in FP32."""
         return build_model(self.settings.model, self.settings.sequence_length)
-
-    def prepared(self, _parts: int) -> tuple[Any, ...]:
-        """Return the current batch in the form for the model's loss, before it is split into parts."""
-        return self.batch
-
-    def _forward(self) -> tuple[Any, Any]:
-        with self.autocast:
-            return None, self.network(*self.prepared(1))
 
     def _pass(self) -> Any:
         """Pass the parts of the batch in order; their gradients accumulate and are exchanged with the last part."""
@@ -142,11 +134,8 @@ class PyTorchLanguageTraining(ProductTraining, LanguageTraining):
     def observed_config(self) -> ObservedConfig:
         axes = {"sequence_length": self.first_product()[1][1], "accumulation": len(self._passed)}
         self._watching = False
-        others = {
-            STREAM: self.first[STREAM][0],
-            "attention": self._attention,
-            "attention_ms": self._attention_ms,
-        }
+        kernel = {"attention": self._attention, "attention_ms": self._attention_ms}
+        others = {STREAM: self.first[STREAM][0], **kernel}
         return self.config_of(self.model.tokens.weight, sum(part[0] for part in self._passed), axes, **others)
 
     def own_pass(self) -> Any:
@@ -182,24 +171,18 @@ class PyTorchLanguageTraining(ProductTraining, LanguageTraining):
 
     def sample_rows(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
         """Return numpy arrays of the tensors, or of the sampled rows of large ones."""
-        large = {
-            name: backend.whole(tensors[name].detach())[self._rows[name]]
-            for name in tensors
-            if name in self._rows
-        }
-        return backend.read({**tensors, **large})
+        large = {name: rows for name, rows in self._rows.items() if name in tensors}
+        drawn = {name: backend.whole(tensors[name].detach())[rows] for name, rows in large.items()}
+        return backend.read({**tensors, **drawn})
 
     def observe(self) -> Observation:
         with self.autocast:
             return super().observe()
 
 
-LOGITS = 1 << 28
-"""The logits that the verification computes at once."""
-
-
+LOGITS = 1 << 28  # the logits that the verification computes at once
+# Models with more parameters than this recompute whole blocks in the verification, whatever the step recomputes.
 RECOMPUTED = 1 << 31
-"""Models with more parameters than this recompute whole blocks in the verification, whatever the step recomputes."""
 
 
 class PyTorchDecoderTraining(PyTorchLanguageTraining):
@@ -222,10 +205,8 @@ class PyTorchDecoderTraining(PyTorchLanguageTraining):
     def to_batch(self, *arrays: Any) -> tuple[Any, ...]:
         most = self._most_documents
         if most is not None and packed_attention.most_of(arrays[1]) > most:
-            there = int(arrays[1].max())
-            raise RunError(
-                INVALID, f"attention is prepared for less than {most} documents of a sequence, not {there}"
-            )
+            less = f"attention is prepared for less than {most} documents of a sequence"
+            raise RunError(INVALID, f"{less}, not {int(arrays[1].max())}")
         return super().to_batch(*arrays)
 
     def choose_attention(self, model: LanguageModel) -> None:
@@ -276,9 +257,9 @@ class PyTorchDecoderTraining(PyTorchLanguageTraining):
     def choose_exchange(self, static_graph: bool) -> Exchange:
         return Sharded(self.model) if self.is_sharded else super().choose_exchange(static_graph)
 
-    def compile(self, network: nn.Module, inductor: Mapping[str, Any]) -> Any:
+    def compile(self, network: nn.Module) -> Any:
         """Return the compiled network; the blocks of a sharded one are compiled already."""
-        return network if self.is_sharded else super().compile(network, inductor)
+        return network if self.is_sharded else super().compile(network)
 
     def take_over(self, *arguments: Any) -> None:
         """Train a model; the gathered weights of a sharded one have the type of the products, without autocast."""
@@ -332,25 +313,17 @@ class PyTorchDecoderTraining(PyTorchLanguageTraining):
         of_sequence = self.settings.sequence_length * self.model.tokens.num_embeddings
         return max(1, min(self.settings.part, LOGITS // of_sequence))
 
-    def observed_step(self, index: int) -> ObservedLayers:
-        """Run the step and observe its products, without the blocks' compiled forms if it has them."""
-        if not self.is_sharded or self.settings.compiler == NONE:
-            return super().observed_step(index)
+    def watched_pass(self) -> Any:
         blocks = self.model.blocks
         compiled = [block.compiled for block in blocks]
         for block in blocks:
             block.compiled = None
         try:
-            observed = self.watched(self.watched_pass)
+            with torch.no_grad(), self.autocast:
+                return self.model.batch_logits(*self.first_part(self.batch))
         finally:
             for block, call in zip(blocks, compiled):
                 block.compiled = call
-        self.step(index)
-        return observed
-
-    def watched_pass(self) -> Any:
-        with torch.no_grad(), self.autocast:
-            return self.model.batch_logits(*self.first_part(self.batch))
 
     @contextmanager
     def _plain(self) -> Iterator[None]:

@@ -17,9 +17,8 @@ from ..tasks.causal_lm.architectures import Decoder as Described
 from ..tasks.causal_lm.settings import NO_CHECKPOINTING, SELECTIVE
 
 _aten = torch.ops.aten
-
+# The matrix products, of which selective checkpointing saves every second one, as torchtitan does.
 PRODUCTS = (_aten.mm.default, _aten._scaled_mm.default)
-"""The matrix products, of which selective checkpointing saves every second one, as torchtitan does."""
 
 SAVED = (
     _aten._scaled_dot_product_flash_attention.default,
@@ -27,8 +26,7 @@ SAVED = (
     _aten._scaled_dot_product_cudnn_attention.default,
     _aten._scaled_dot_product_flash_attention_for_cpu.default,
     _aten._flash_attention_forward.default,
-)
-"""Attention, whose result selective checkpointing saves."""
+)  # attention, whose result selective checkpointing saves
 
 
 def _selective_contexts() -> Any:
@@ -71,8 +69,7 @@ class LlamaNorm(GptNorm):
         return functional.rms_norm(x, self.weight.shape, self.weight, NORM_EPSILON)
 
 
-SHARES_HEADS = torch.__version__ >= "2.5"
-"""Whether torch's attention supports fewer key-value heads than query heads."""
+SHARES_HEADS = torch.__version__ >= "2.5"  # whether attention supports fewer heads of keys than of queries
 
 
 class Attention(nn.Module):
@@ -153,8 +150,7 @@ class Block(nn.Module):
     """Attention and perceptron, each added to what it got; it runs compiled, or with recomputed activations."""
 
     checkpointing = NO_CHECKPOINTING
-    compiled: Callable[..., Any] | None = None
-    """``run``, compiled; None: it runs as it is."""
+    compiled: Callable[..., Any] | None = None  # ``run``, compiled; None: it runs as it is
 
     def __init__(self, attention: nn.Module, mlp: nn.Module) -> None:
         super().__init__()
@@ -186,8 +182,8 @@ class LanguageModel(NamedModel):
 
     tokens: nn.Embedding
     blocks: nn.ModuleList
+    # Of classified rows, by a kernel of our own; None: torch's, of their logits.
     cross_entropy: Callable[..., Any] | None = None
-    """Of classified rows, by a kernel of our own; None: torch's, of their logits."""
 
     def attention(self, batch: int, length: int) -> Shape:
         """Return what attention is given of a batch."""
@@ -227,8 +223,8 @@ class Decoder(LanguageModel):
     def attention(self, batch: int, length: int) -> Shape:
         return Shape(batch, length, *self._shape, causal=True)
 
+    # The documents of a sequence that the kernel is prepared for; None: attention within documents has a mask.
     most_documents: int | None = None
-    """The documents of a sequence that the kernel is prepared for; None: attention within documents has a mask."""
 
     def attend_documents(self, most: int | None) -> None:
         """Use the kernel for attention within up to ``most`` documents of a sequence, or a mask for None."""

@@ -10,12 +10,11 @@ import torch
 from torch import nn
 from torch.utils._triton import has_triton
 
-from ..backends.pytorch.backend import Operators, PyTorchTraining, count_parameters, tf32_switches, type_name
+from ..backends.pytorch.backend import Operators, PyTorchTraining, count_parameters, tf32_switches
 from ..backends.pytorch.collectives import FLAT_16, InOnePiece
-from ..backends.pytorch.loading import ON_GPU, Batch, memory_format, open_loader
+from ..backends.pytorch.loading import ON_GPU, Batch, memory_format
 from ..core.backend import Observation, hooked
-from ..core.facts import Facts, ObservedConfig, assert_parameters
-from ..core.feed import Feed
+from ..core.facts import Facts, ObservedConfig, assert_parameters, type_name
 from ..core.place import Place
 from ..pytorch_fast.compilers import FOLDED, FUSED, FUSED_CUDNN, NONE, UPDATE, cache_hits, chosen
 from ..pytorch_fast.images.nvjpeg import request_queues
@@ -28,24 +27,16 @@ from ..tasks.image_classification.training import ImageTraining
 
 
 def convolution(
-    description: Convolution, norm: type[nn.BatchNorm2d] | None = None, kind: type[nn.Conv2d] | None = None
+    layer: Convolution, norm: type[nn.BatchNorm2d] | None = None, kind: type[nn.Conv2d] | None = None
 ) -> list[nn.Module]:
     """Return the convolution and its norm; weights are normal of variance 2 / fan-in, as NVIDIA's ``-c fanin``.
 
     ``norm`` and ``kind`` are classes to take in place of torch's own.
     """
-    conv = (kind or nn.Conv2d)(
-        description.inputs,
-        description.outputs,
-        description.kernel,
-        stride=description.stride,
-        padding=description.padding,
-        groups=description.groups,
-        bias=False,
-    )
+    conv = (kind or nn.Conv2d)(layer.inputs, layer.outputs, layer.kernel, bias=False, **layer.geometry)
     nn.init.kaiming_normal_(conv.weight, mode="fan_in", nonlinearity="relu")
     make_norm = norm or nn.BatchNorm2d
-    return [conv, make_norm(description.outputs, eps=NORM_EPSILON, momentum=1 - NORM_MOMENTUM)]
+    return [conv, make_norm(layer.outputs, eps=NORM_EPSILON, momentum=1 - NORM_MOMENTUM)]
 
 
 class Bottleneck(nn.Module):
@@ -91,8 +82,8 @@ def build_model(name: str, classes: int, compiler: str = NONE) -> nn.Module:
     return model
 
 
+# The operators, without their overloads, to which convolutions and linear layers come down.
 PRODUCTS = ("convolution", "_convolution", "addmm", "mm", "bmm", "baddbmm", "linear")
-"""The operators, without their overloads, to which convolutions and linear layers come down."""
 
 
 @contextmanager
@@ -128,8 +119,8 @@ def _modules(model: nn.Module, kind: Any) -> list[Any]:
     return [module for module in model.modules() if isinstance(module, kind)]
 
 
+# Layouts by whether a tensor lies in memory in the order nchw, and whether in the order nhwc.
 LAYOUTS = {(True, True): "either", (True, False): "nchw", (False, True): "nhwc", (False, False): "neither"}
-"""Layouts by whether a tensor lies in memory in the order nchw, and whether in the order nhwc."""
 
 
 def _orders(tensor: Any) -> tuple[bool, bool]:
@@ -142,11 +133,8 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
     settings: ImageSettings
     forms = MappingProxyType({"dali-cpu-tfrecord": TFRECORD, "dali-gpu-tfrecord": TFRECORD})
 
-    _narrow: Any = None
-    """The optimizer, where it reads gradients in 16 bits."""
-
-    _sent: Any = None
-    """What averages over the ranks what that optimizer reads."""
+    _narrow: Any = None  # the optimizer, where it reads gradients in 16 bits
+    _sent: Any = None  # what averages over the ranks what that optimizer reads
 
     def __init__(self, settings: ImageSettings, place: Place) -> None:
         if settings.loader in ON_GPU and not settings.synthetic:
@@ -168,13 +156,14 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
         self._hook = second.register_forward_hook(self._see)
         self.loss = nn.CrossEntropyLoss(label_smoothing=settings.recipe.label_smoothing)
         # By itself the compiler lays convolutions out with the channels last where it expects a gain.
-        inductor = {"layout_optimization": settings.layout == "nhwc"}
+        self.inductor = {"layout_optimization": settings.layout == "nhwc"}
         self._stages = chosen() if settings.compiler in FUSED else chosen() & {UPDATE}
         if settings.compiler != FUSED_CUDNN:
             # Nothing has summed up what a norm is to fold.
             self._stages -= {FOLDED}
         self._narrow = self._narrow_optimizer(model)
-        self.take_over(model, self._narrow or sgd(decays(model, settings), settings.recipe), inductor)
+        decays = observing.decay_groups(model, nn.BatchNorm2d, settings.recipe)
+        self.take_over(model, self._narrow or sgd(decays, settings.recipe))
         if self._narrow is not None and self.ranks.backend is not None:
             # The weights are rank 0's by now.
             self._narrow.renew()
@@ -194,7 +183,8 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
 
         narrow = [module.weight for module in model.narrowed] if fused else []
         self.scaler_kind = FusedCheckScaler
-        return HalfGradSGD(decays(model, self.settings), recipe, narrow, self._compute)
+        decays = observing.decay_groups(model, nn.BatchNorm2d, recipe)
+        return HalfGradSGD(decays, recipe, narrow, self._compute)
 
     def _whole_step(self, batch: tuple[Any, ...]) -> Any:
         """Do the step; where weights have copies in 16 bits, with those."""
@@ -266,19 +256,13 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
         """Return the batches that the batch norms have counted in training mode; the fewest of one."""
         return min(int(norm.num_batches_tracked) for norm in _modules(self.model, nn.BatchNorm2d))
 
-    def observed_step(self, index: int) -> observing.ObservedLayers:
-        """Do the step, and look at its layers: in it, or where it is compiled in the same pass without the compiler."""
-        if self.settings.compiler == NONE:
-            return self._watched(lambda: self.step(index))
+    def watched_pass(self) -> None:
         with torch.no_grad():
             before = self.read_weights()
-            observed = self._watched(self._layers)
+            self._layers()
             self.load_weights(before)
-        self.step(index)
-        return observed
 
-    def _watched(self, step: Callable[[], Any]) -> observing.ObservedLayers:
-        """Do ``step``, which calls the model; return the types of its layers' computation and facts of its inputs."""
+    def watched(self, step: Callable[[], Any]) -> observing.ObservedLayers:
         outputs: dict[str, str] = {}
         not_training: list[str] = []
         inputs: list[Any] = []
@@ -317,9 +301,6 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
         layout = memory_format(self.settings.layout)
         return pixels.contiguous(memory_format=layout), torch.from_numpy(labels).to(self._device)
 
-    def open_loader(self, settings: ImageSettings, place: Place) -> Feed:
-        return open_loader(settings, place, self._device, self._compute)
-
     def network_input(self, batch: Any) -> Any:
         return batch[0].float().cpu().numpy()
 
@@ -340,16 +321,6 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
         logits, loss = self._forward()
         outputs, gradients = logits.detach().float().cpu().numpy(), self.observed_gradients(loss)
         return Observation(gradients, float(loss.detach()), outputs, found)
-
-
-def decays(model: nn.Module, settings: ImageSettings) -> list[tuple[list[Any], float]]:
-    """Return the groups of parameters, each with its weight decay: none of batch norms, unless asked."""
-    recipe = settings.recipe
-    groups: dict[bool, list[Any]] = {False: [], True: []}
-    for module in model.modules():
-        groups[isinstance(module, nn.BatchNorm2d)] += module.parameters(recurse=False)
-    norm_decay = recipe.weight_decay if recipe.bn_weight_decay else 0.0
-    return [(groups[False], recipe.weight_decay), (groups[True], norm_decay)]
 
 
 open_training = PyTorchImageTraining

@@ -138,8 +138,7 @@ def build_model(name: str, dropout: float, padded: bool) -> BertModel:
     return model
 
 
-EVEN = 8
-"""Words that a GPU's product of 16 bits takes at once: 16 bytes."""
+EVEN = 8  # words that a GPU's product of 16 bits takes at once: 16 bytes
 
 
 class PyTorchMaskedTraining(MaskedTraining, PyTorchLanguageTraining):

@@ -42,8 +42,7 @@ def build(model: Recommender, dropout: float, sparse: bool) -> "ClickModel":
 class ClickModel(NamedModel):
     """A recommender with its loss, so that a compiler gets both in one piece."""
 
-    table: nn.Embedding
-    """The deep table, or all tables in one."""
+    table: nn.Embedding  # the deep table, or all tables in one
 
     products: nn.ModuleDict
 
@@ -72,9 +71,8 @@ class ClickModel(NamedModel):
 
 
 def _products(model: Recommender) -> nn.ModuleDict:
-    return nn.ModuleDict(
-        {name: nn.Linear(inputs, outputs) for name, (outputs, inputs) in model.products().items()}
-    )
+    shapes = model.products().items()
+    return nn.ModuleDict({name: nn.Linear(inputs, outputs) for name, (outputs, inputs) in shapes})
 
 
 class WideDeepModel(ClickModel):
@@ -175,7 +173,7 @@ class PyTorchClickTraining(ClickTraining, ProductTraining):
             optimizer = LazyAdam(list(model.tables().values()), list(model.products.parameters()), recipe)
         else:
             optimizer = adaptive([(tensors, recipe.weight_decay)], recipe)
-        self.take_over(model, optimizer, {})
+        self.take_over(model, optimizer)
 
     def _see_gradient(self, gradient: Any) -> None:
         self._gradient = gradient.is_sparse

@@ -25,11 +25,8 @@ def drawn_weights(name: str, deviation: float) -> Any:
 class LanguageModel(NamedModel):
     """The layers of a language model by the names of their parameters."""
 
-    epsilon: float
-    """Of the norms."""
-
-    causal = False
-    """Whether a position attends to itself and to those before it alone."""
+    epsilon: float  # of the norms
+    causal = False  # whether a position attends to itself and to those before it alone
 
     dropout = 0.0
 

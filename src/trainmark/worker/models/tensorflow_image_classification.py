@@ -175,8 +175,8 @@ def named_variables(model: Any, name: str) -> dict[str, NamedVariable]:
     return {**named, "classifier.bias": NamedVariable(classifier.bias, (0,))}
 
 
+# The operations of convolutions and dense layers in the forward pass.
 PRODUCTS = ("Conv2D", "DepthwiseConv2dNative", "MatMul", "_FusedConv2D", "_FusedMatMul")
-"""The operations of convolutions and dense layers in the forward pass."""
 
 
 @contextmanager
@@ -220,9 +220,7 @@ def operand_types(layers: Sequence[Any]) -> Iterator[dict[str, str]]:
 def layers_of(graph: Any) -> list[tuple[str, str]]:
     """Return the convolutions and products of a graph and of the functions that it calls, and their types."""
     nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
-    return [
-        (node.name, tf.dtypes.as_dtype(node.attr["T"].type).name) for node in nodes if node.op in PRODUCTS
-    ]
+    return [(one.name, tf.dtypes.as_dtype(one.attr["T"].type).name) for one in nodes if one.op in PRODUCTS]
 
 
 def _observe_convolution(name: str, layer: Any, output: Any) -> observing.ObservedConvolution:
@@ -243,10 +241,9 @@ def _observe_convolution(name: str, layer: Any, output: Any) -> observing.Observ
         total = 0 if layer.padding == "valid" else max((output - 1) * stride + kernel - side, 0)
         return total // 2 + added[0], total - total // 2 + added[1]
 
-    height, width = map(zeros, values.shape[2:], layer.strides, layer.kernel_size, sides, added)
-    return observing.observe_convolution(
-        name, layer.kernel_size, layer.strides, (height, width), groups, values
-    )
+    kernel, stride = layer.kernel_size, layer.strides
+    height, width = map(zeros, values.shape[2:], stride, kernel, sides, added)
+    return observing.observe_convolution(name, kernel, stride, (height, width), groups, values)
 
 
 class TensorFlowImageTraining(TensorFlowTraining, ImageTraining):

@@ -28,11 +28,9 @@ class BertModel(LanguageModel):
         mask = tf.sequence_mask(lengths, length)[:, None, None] if self._padded else None
         embedding = self.variables["embedding.tokens"].value
         # As a product, whose gradient is no list of rows.
-        one_hot = tf.one_hot(segments, SEGMENTS)
+        of_segments = tf.matmul(tf.one_hot(segments, SEGMENTS), self.variables["embedding.segments"].value)
         x = tf.gather(embedding, tokens) + self.variables["embedding.positions"].value[:length]
-        x = self._drop(
-            self.norm("embedding.norm", x + tf.matmul(one_hot, self.variables["embedding.segments"].value))
-        )
+        x = self._drop(self.norm("embedding.norm", x + of_segments))
         for block in range(self.description.layers):
             name = f"block{block}.attention"
             attended = self.attention(self.product(f"{name}.qkv", x, tap), mask)

@@ -24,12 +24,9 @@ CAPABILITY = (9, 0)  # before that cuDNN's kernels are not faster than those tha
 FASTER = 0.97  # another kernel than torch's choice must take less than this part of its time
 
 EAGER, TIMES = 2, 5
-
+# Products of this size before those passes: some milliseconds in which the host gets ahead of the GPU. Without them a
+# short pass takes as long as its launches, and not as long as its kernels.
 AHEAD, SIZE = 10, 8192
-"""Products of this size before those passes: some milliseconds in which the host gets ahead of the GPU.
-
-Without them a short pass takes as long as its launches, and not as long as its kernels.
-"""
 
 
 class Shape(NamedTuple):

@@ -78,9 +78,8 @@ class HalfGradSGD(torch.optim.SGD):
         rate = self.param_groups[0]["lr"]
         if not isinstance(rate, torch.Tensor):
             rate = self._rate.fill_(rate)
-        self._table.move(
-            rate, self._momentum, getattr(self, "grad_scale", None), getattr(self, "found_inf", None)
-        )
+        scale, found = getattr(self, "grad_scale", None), getattr(self, "found_inf", None)
+        self._table.move(rate, self._momentum, scale, found)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Release the gradients, the copies' too."""

@@ -16,9 +16,7 @@ MASK, VARLEN = "mask", "varlen"
 
 CAPABILITY = (8, 0)  # the first GPUs that FlashAttention supports
 FEWEST = 8  # the documents of a sequence that the kernel is prepared for at least
-
-NEAR = 0.02
-"""The largest distance of the results in 16 bits, relative to their norm: their rounding gives 0.003."""
+NEAR = 0.02  # the largest distance of results in 16 bits, relative to their norm: rounding gives 0.003
 
 
 def starts_of(documents: Any) -> tuple[Any, Any]:
@@ -109,9 +107,7 @@ def _agrees(shape: Shape, documents: Any, kind: Any, device: Any) -> bool:
     )
 
 
-def _passes(
-    shape: Shape, documents: Any, kind: Any, device: Any, varlen: bool
-) -> Callable[[], tuple[Any, ...]]:
+def _passes(shape: Shape, documents: Any, kind: Any, device: Any, varlen: bool) -> Callable[[], Any]:
     parts, outcome = drawn(shape, kind, device)
     documents = documents[: shape.batch, : shape.length]
     borders = ends_of(starts_of(documents)[0], most_of(documents)) if varlen else mask_of(documents)

@@ -74,8 +74,8 @@ class _Product(torch.autograd.Function):
 class ScaledLinear(nn.Linear):
     """A linear layer without bias whose three products are in FP8."""
 
+    # Whether torch's operations quantize and multiply; the verification of a run checks FP8's kernels with them.
     plain = False
-    """Whether torch's operations quantize and multiply; the verification of a run checks FP8's kernels with them."""
 
     operand: Any | None = None  # the type of the operands of the last forward product
 

@@ -10,19 +10,16 @@ from ..core.precision import Precision
 from ..core.task import Verified
 from ..core.training import NONE, Training
 
+# Among what was seen: the type in which a block's result is handed to the next one, and added to. No precision that is
+# asked for decides it: autocast adds in FP32, other frameworks in the type of the products. It is told and held against
+# nothing.
 STREAM = "residual_dtype"
-"""Among what was seen: the type in which a block's result is handed to the next one, and added to.
-
-No precision that is asked for decides it: autocast adds in FP32, other frameworks in the type of the products. It is
-told and held against nothing.
-"""
 
 
 class DropoutTraining(Training):
     """A training whose passes of a batch differ, if it has dropout; a task inherits it before a backend's class."""
 
-    REPEATS_DROPOUT = False
-    """Whether another pass without a compiler drops the same values again."""
+    REPEATS_DROPOUT = False  # whether another pass without a compiler drops the same values again
 
     def own_pass(self) -> Any:
         """Pass the batch alone; None with dropout, unless the pass drops the values of the step."""

@@ -22,17 +22,13 @@ from ...core.place import Place
 from ...core.precision import FP32, Precision, require_capability
 from ...core.settings import LAMB, AdamRecipe, Recipe, Settings
 from ...core.training import Training
-from ...core.window import slots_for
 from ...tasks.products import observe_product
 from . import collectives
 from .collectives import CPU, RANKS, SPLIT, WHOLE, CompletionTimers, Group
 
+# The compilers. ``none`` calls the step as it is written: each operation is sent to the device as a separate program,
+# which is compiled at its first use. ``xla`` makes the whole step one program.
 NONE, XLA = "none", "xla"
-"""The compilers.
-
-``none`` calls the step as it is written: each operation is sent to the device as a separate program, which is compiled
-at its first use. ``xla`` makes the whole step one program.
-"""
 
 PRECISIONS = ("fp32", "tf32", "amp-bf16", "amp-fp16", "bf16")
 
@@ -115,8 +111,8 @@ def moments_of(opt_state: Any) -> Any:
     return next(state for state in opt_state if isinstance(state, optax.ScaleByAdamState))
 
 
+# Equal on all ranks, but for each rank's own running statistics.
 STATE_OF_RANKS = TrainState(WHOLE, WHOLE, SPLIT, WHOLE, WHOLE, WHOLE)
-"""Equal on all ranks, but for each rank's own running statistics."""
 
 
 def in_parts(grad: Callable[..., Any], parts: int) -> Callable[..., Any]:
@@ -208,9 +204,7 @@ class JaxTraining(Training):
     marks: CompletionTimers
     OBSERVES_COMPILED = True
     parts = 1  # how often the model is passed in one step
-
-    loaders: tuple[str, ...] = ()
-    """The loaders of the task's data, if the name must be known before the ranks meet."""
+    loaders: tuple[str, ...] = ()  # of the task's data, if the name must be known before the ranks meet
 
     def __init__(self, settings: Settings, place: Place) -> None:
         """Meet the other ranks before JAX may start: only then a GPU that is too old for the precision is found."""
@@ -234,15 +228,13 @@ class JaxTraining(Training):
         self.ranks = Group(place, self.platform)
         self.destination: tuple[Any, ...] = (self.ranks,)
         feed = None if settings.synthetic else self.open_loader(settings, place)
-        marks = CompletionTimers(slots_for(settings.steps))
-        super().__init__(settings, self.ranks, marks, self.to_batch, feed)
+        super().__init__(settings, self.ranks, self.to_batch, feed, CompletionTimers(settings.steps))
         self.build()
 
     def to_batch(self, *arrays: Any) -> Batch:
         """Return global batches of this rank's arrays, whole numbers in 32 bits."""
-        return tuple(
-            self.ranks.part(array.astype(np.int32) if array.dtype.kind == "i" else array) for array in arrays
-        )
+        narrow = (array.astype(np.int32) if array.dtype.kind == "i" else array for array in arrays)
+        return tuple(map(self.ranks.part, narrow))
 
     def take_over(
         self,
@@ -401,17 +393,20 @@ class JaxTraining(Training):
         return self.ranks.own_whole(self.state.params), self.ranks.own_part(self.state.batch_stats)
 
 
-def draw_weights(description: Any, seed: int, dtype: Any, drawn: Callable[[Any, str, Any], Any]) -> Any:
-    """Return fresh parameters: ``drawn`` of a key, a name and a shape. Their number is asserted. May be traced."""
+def draw_weights(description: Any, seed: int, dtype: Any, draw: Callable[..., Any]) -> Any:
+    """Return fresh parameters: ``draw`` of the description, a key, a name and a shape.
+
+    Their number is asserted. May be traced.
+    """
     shapes = description.shapes()
-    keys = jax.random.split(jax.random.key(seed, impl="rbg"), len(shapes))
-    params = {name: drawn(key, name, shape).astype(dtype) for key, (name, shape) in zip(keys, shapes.items())}
+    keys = zip(jax.random.split(jax.random.key(seed, impl="rbg"), len(shapes)), shapes.items())
+    params = {name: draw(description, key, name, shape).astype(dtype) for key, (name, shape) in keys}
     assert_parameters(sum(leaf.size for leaf in params.values()), description.parameters())
     return params
 
 
+# Parameters by the names and in the shapes of a model's description: XLA takes products in either order of axes.
 Params = dict[str, Any]
-"""Parameters by the names and in the shapes of a model's description: XLA takes products in either order of axes."""
 
 Tap = Callable[[str, Any], None]  # gets the name and the result of each product, and of the first block
 
@@ -457,6 +452,7 @@ class NamedTraining(JaxTraining):
     """Weights, moments and gradients by name, of a loss that tells a ``Tap``, its last argument, each product."""
 
     description: Any  # of the model: it has the ``shapes`` of its weights and its ``products``
+    draw: Callable[..., Any]  # draws a parameter, as ``draw_weights`` takes it
     GENERATOR: str | None = None  # JAX's name of the random numbers of dropout; None: its default
 
     def __init__(self, settings: Settings, place: Place) -> None:
@@ -469,14 +465,19 @@ class NamedTraining(JaxTraining):
 
     def config_of(self, weight: Any, rows: int, axes: Mapping[str, Any], **others: Any) -> ObservedConfig:
         """Return the observed settings, of the first product and of a ``weight``; so many ``rows`` were passed."""
-        kind, own = (
-            next(iter(self.first.values()))[0],
-            {**others, "compile_cache_hits": self._clock.cache_hits},
-        )
-        return ObservedConfig(kind, str(weight.dtype), rows, **tf32_switches(), axes=axes, others=own)
+        kind, _ = next(iter(self.first.values()))
+        others["compile_cache_hits"] = self._clock.cache_hits
+        return ObservedConfig(kind, str(weight.dtype), rows, **tf32_switches(), axes=axes, others=others)
 
-    def first_key(self) -> dict[str, Any]:
-        """Return the state with the key of the first pass."""
+    def fresh(self) -> tuple[Any, Any]:
+        """Return fresh parameters, and the state besides them. May be traced."""
+        params = draw_weights(self.description, self.settings.seed, self.precision.weights, self.draw)
+        return params, self.first_state()
+
+    def first_state(self) -> dict[str, Any]:
+        """Return the state besides the parameters: of a recipe with dropout, the key of the first pass."""
+        if not hasattr(self.settings.recipe, "dropout"):
+            return {}
         return {KEY: jax.random.key_data(jax.random.key(self.settings.seed, impl=self.GENERATOR))}
 
     def of_ranks(self, state: Any, world_size: int) -> Any:
@@ -509,9 +510,8 @@ class NamedTraining(JaxTraining):
 
         def collecting(params: Any, stats: Any, batch: Any) -> Any:
             results: dict[str, Any] = {}
-            loss, (logits, _) = self._loss_of(
-                params, stats, self.prepared(batch, 1, None), results.setdefault
-            )
+            batch = self.prepared(batch, 1, None)
+            loss, (logits, _) = self._loss_of(params, stats, batch, results.setdefault)
             return loss * scale, (loss, logits, results)
 
         scale, state = self.scale_of_loss(), self.state

@@ -82,9 +82,8 @@ def compute_threads() -> int:
 
 RANKS = "ranks"  # the mesh axis over which the batch is split
 WHOLE, SPLIT = P(), P(RANKS)  # equal on every rank; the first axis divided among the ranks
-
+# After how long without a sign of life JAX's own service gives a rank up, where no collective noticed it before.
 LOST_AFTER_S = 20
-"""After how long without a sign of life JAX's own service gives a rank up, where no collective noticed it before."""
 
 _HANDLER = ctypes.CFUNCTYPE(None, ctypes.c_int)
 _HANDLERS: list[Any] = []  # the handler that C may call as long as the process lives
@@ -171,8 +170,8 @@ class CompletionTimers(HostTimers):
     the device always has its next work while the host waits.
     """
 
-    def __init__(self, slots: int) -> None:
-        super().__init__(slots)
+    def __init__(self, steps: int) -> None:
+        super().__init__(steps)
         self._result: Any = None
         self._slot = -1
         self._handed: Any = None

@@ -17,9 +17,7 @@ from ...tasks.image_classification.images import Draw
 from ...tasks.image_classification.settings import ImageSettings
 from .collectives import Group
 
-TASKS = 4
-"""Parts of batches that a loader process of Grain's has, with the shortest queue that it offers, measured."""
-
+TASKS = 4  # parts of batches that a loader process of Grain's has, with the shortest queue that it offers, measured
 WITHOUT_END = 1 << 60  # what a source says of its length: more than any run needs
 
 

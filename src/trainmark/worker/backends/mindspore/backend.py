@@ -14,12 +14,11 @@ from mindspore.ops import primitive
 from mindspore.train.anf_ir_pb2 import DataType, ModelProto
 
 from ...core.choices import find_precision, one_of, refuse_gaps, require_version
-from ...core.facts import Facts, cpu_name
+from ...core.facts import Facts, cpu_name, type_name
 from ...core.place import Place
 from ...core.precision import Precision
 from ...core.settings import Recipe, Settings
 from ...core.training import Training
-from ...core.window import HostTimers, slots_for
 from .collectives import Cluster
 
 NONE, GRAPH = "none", "graph"  # the compilers: operator by operator, and the step compiled as a whole
@@ -135,12 +134,12 @@ def operator_types() -> Iterator[tuple[list[str], list[str]]]:
     def run_and_note(operator: Any, name: str, given: Any) -> Any:
         result = run(operator, name, given)
         if name in CONVOLUTIONS:
-            convolutions.append(str(result.dtype).lower())
+            convolutions.append(type_name(result.dtype))
         return result
 
     def multiply_and_note(operator: Any, *given: Any) -> Any:
         result = multiply(operator, *given)
-        products.append(str(result.dtype).lower())
+        products.append(type_name(result.dtype))
         return result
 
     primitive._run_op, ops.MatMul.__call__ = run_and_note, multiply_and_note
@@ -187,7 +186,7 @@ class MindSporeTraining(Training):
         # Only now, since the scheduler that rank 0 has started would inherit it.
         bind_threads(settings.threads, place, loading)
         # On a CPU, a step has been computed when its call returns.
-        super().__init__(settings, ranks, HostTimers(slots_for(settings.steps)), self.to_batch, feed)
+        super().__init__(settings, ranks, self.to_batch, feed)
         ms.set_seed(settings.seed)
         self.build()
 

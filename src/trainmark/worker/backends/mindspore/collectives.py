@@ -13,13 +13,12 @@ from ...core.peers import Peers
 from ...core.place import Place
 
 MEET_S = 300  # the time that the ranks wait for each other at the start, in seconds
-
-SURVIVAL_S = 60
-"""The time that the scheduler may outlive rank 0: the processes of the ranks end in any order."""
-
+SURVIVAL_S = 60  # the time that the scheduler may outlive rank 0: the processes of the ranks end in any order
+# A process in this role stays in ``init`` until all ranks have left.
 SCHEDULER = "import mindspore; mindspore.set_device('CPU'); mindspore.communication.init()"
-"""A process in this role stays in ``init`` until all ranks have left."""
 
+# Start the scheduler, and end it after rank 0, with which the input ends. It is a separate process, because no thread
+# of Python runs while the scheduler waits in ``init``.
 SUPERVISOR = f"""
 import os, subprocess, sys
 scheduler = subprocess.Popen([sys.executable, "-c", {SCHEDULER!r}], stdin=subprocess.DEVNULL)
@@ -28,10 +27,6 @@ try:
     scheduler.wait({SURVIVAL_S})
 except subprocess.TimeoutExpired:
     scheduler.kill()
-"""
-"""Start the scheduler, and end it after rank 0, with which the input ends.
-
-It is a separate process, because no thread of Python runs while the scheduler waits in ``init``.
 """
 
 

@@ -22,9 +22,8 @@ from ...tasks.image_classification.images import DEVIATION, MEAN, RankImages
 from ...tasks.image_classification.settings import ImageSettings
 
 PREFETCH = 1  # rows (images, and after the batching whole batches) that each queue of the pipeline stores
-
+# Images between the file and a batch, in the short queues of the threads that read and decode (measured).
 UNCOUNTED = 24
-"""Images between the file and a batch, in the short queues of the threads that read and decode (measured)."""
 
 STORED_PATHS = 100_000
 

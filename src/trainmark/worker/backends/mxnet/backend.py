@@ -23,7 +23,7 @@ from ...core.place import Place
 from ...core.precision import Precision
 from ...core.settings import Recipe, Settings
 from ...core.training import Training
-from ...core.window import DeviceTimers, HostTimers, slots_for
+from ...core.window import DeviceTimers, HostTimers
 from . import collectives
 from .collectives import COLLECTIVES, Collective
 
@@ -81,8 +81,7 @@ def _has_avx512() -> bool:
     return "avx512bw" in text
 
 
-_ALMOST_NOTHING = 1e-30
-"""In place of a momentum of 0, for which MXNet would call its update without momentum."""
+_ALMOST_NOTHING = 1e-30  # in place of a momentum of 0, for which MXNet would call its update without momentum
 
 
 class Rate:
@@ -131,9 +130,9 @@ class Progress(DeviceTimers):
     either case. So the host waits for the deleter, in Python, where a lost rank can end the waiting.
     """
 
-    def __init__(self, slots: int, weights: Sequence[Any]) -> None:
-        """Make room for ``slots`` marks; a step is done when all ``weights`` are written."""
-        self._timers, self._weights = HostTimers(slots), weights
+    def __init__(self, steps: int, weights: Sequence[Any]) -> None:
+        """Make room for the marks of a run; a step is done when all ``weights`` are written."""
+        self._timers, self._weights = HostTimers(steps), weights
         self.marked = self._pushed = self._over = 0  # ``marked``: the ticket of the last mark, to wait with
         self._problem: RunError | None = None
         self._changed = threading.Condition()
@@ -246,11 +245,11 @@ class MXNetTraining(Training):
             for network in (self.model, self.loss):
                 network.hybridize(static_alloc=True, static_shape=True)
         weights = [parameter.data() for parameter in trainable(self.model)]
-        self._progress = Progress(slots_for(settings.steps), weights)
+        self._progress = Progress(settings.steps, weights)
         collective = Collective(place)
         if place.world_size > 1:
             collective = COLLECTIVES[settings.collective](place, self._progress.fail)
-        super().__init__(settings, collective, self._progress, self.to_batch, feed)
+        super().__init__(settings, collective, self.to_batch, feed, self._progress)
 
         recipe = settings.recipe
         # Gluon lets every parameter decay whose ``wd_mult`` is not 0.

@@ -28,6 +28,8 @@ def algorithm_search() -> str:
     return {"0": "cudnn, heuristic", "1": "cudnn, measured, workspace limited"}.get(chosen, "cudnn, measured")
 
 
+# The scheduler or a server of MXNet's parameter server, by ``DMLC_ROLE``; ``argv[1]`` is the process of its rank. It
+# dies with that process. ``import mxnet`` does the work and returns when all ranks have left.
 SERVER = """
 import ctypes, os, signal, sys
 PR_SET_PDEATHSIG = 1
@@ -36,10 +38,6 @@ if os.getppid() != int(sys.argv[1]):
     sys.exit("trainmark-worker: the rank that started this parameter server has ended")
 sys.path[:] = [entry for entry in sys.path if entry]
 import mxnet
-"""
-"""The scheduler or a server of MXNet's parameter server, by ``DMLC_ROLE``; ``argv[1]`` is the process of its rank.
-
-It dies with that process. ``import mxnet`` does the work and returns when all ranks have left.
 """
 
 END_S = 10.0

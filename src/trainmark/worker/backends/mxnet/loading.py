@@ -136,12 +136,11 @@ def _check_record(file: BinaryIO, records: Path, begin: int, end: int, classes: 
         raise RunError(FAILED, reason)
 
 
+# What the pool raises when a loader process ends while it hands a batch over.
 BROKEN = (ConnectionError, EOFError, FileNotFoundError)
-"""What the pool raises when a loader process ends while it hands a batch over."""
 EXIT_S = 5.0  # the longest wait for the exit of a loader process whose connection broke, in seconds
 PREFETCH_BATCHES = 3
-AHEAD = PREFETCH_BATCHES + 1
-"""With the batch that is being made. MXNet has no count of the made ones."""
+AHEAD = PREFETCH_BATCHES + 1  # with the batch that is being made; MXNet has no count of the made ones
 RECORDS_DECODER = "opencv (ImageRecordIter)"
 
 

@@ -17,20 +17,14 @@ from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.place import Place
 from ...core.settings import Recipe, Settings
 from ...core.training import Training
-from ...core.window import HostTimers, slots_for
 from .collectives import Peers
 
 NONE, GRAPH = "none", "graph"  # the compilers: eager, and the whole training step as one ``nn.Graph``
-
+# The precisions; ``gaps.json`` refuses two where OneFlow lacks them. Its autocast turns itself off on a CPU, with no
+# more than a warning (``amp/autocast_mode.py``), and its ``GradScaler`` works in ``nn.Graph`` alone.
 PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16")
-"""The precisions; ``gaps.json`` refuses two where OneFlow lacks them.
-
-Its autocast turns itself off on a CPU, with no more than a warning (``amp/autocast_mode.py``), and its ``GradScaler``
-works in ``nn.Graph`` alone.
-"""
-
+# The variable that OneFlow's CUDA streams read when they are made; TF32 is on without it (``cuda_stream.cpp``).
 TF32_SWITCH = "ONEFLOW_EP_CUDA_ENABLE_TF32_EXECUTION"
-"""The variable that OneFlow's CUDA streams read when they are made; TF32 is on without it (``cuda_stream.cpp``)."""
 
 
 def sgd(decays: Sequence[tuple[list[Any], float]], recipe: Recipe, device: Any) -> Any:
@@ -146,8 +140,7 @@ class OneFlowTraining(Training):
         if settings.threads:
             flow.set_num_threads(settings.threads)
         feed = None if settings.synthetic else self.open_loader(settings, place)
-        marks = HostTimers(slots_for(settings.steps))
-        super().__init__(settings, Peers(place, self.device), marks, self.to_batch, feed)
+        super().__init__(settings, Peers(place, self.device), self.to_batch, feed)
         flow.manual_seed(settings.seed)
         self.build()
 

@@ -15,23 +15,22 @@ from paddle.optimizer.lr import LambdaDecay, LRScheduler
 
 from ...core.backend import Observation, hooked, repeated
 from ...core.choices import find_precision, one_of, refuse_gaps, require_version
-from ...core.facts import PROCESS, Facts, ObservedConfig, cpu_name
+from ...core.facts import PROCESS, Facts, ObservedConfig, cpu_name, type_name
 from ...core.optimizers import Moments
 from ...core.outcomes import INVALID, UNSUPPORTED, RunError
 from ...core.place import Place
 from ...core.precision import FP32, Precision, require_capability
 from ...core.settings import ADAM, LAMB, AdamRecipe, Recipe, Settings
 from ...core.training import Training
-from ...core.window import DeviceTimers, EventTimers, HostTimers, slots_for
+from ...core.window import EventTimers
 from ...tasks.products import NamedProducts, ObservedProduct, observe_product
 from .collectives import Group, algorithm_search, choose_device, limit_threads, math_threads
 
+# The precisions; Paddle casts the weights for each use (its AMP level O1).
 PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16")
-"""The precisions; Paddle casts the weights for each use (its AMP level O1)."""
-
+# What PaddleClas sets for AMP (``ppcls/engine/engine.py``): cuDNN's batch norm that reads its input once, and gradients
+# that are summed in place.
 MIXED_ON_A_GPU = {"FLAGS_cudnn_batchnorm_spatial_persistent": True, "FLAGS_max_inplace_grad_add": 8}
-"""What PaddleClas sets for AMP (``ppcls/engine/engine.py``): cuDNN's batch norm that reads its input once, and
-gradients that are summed in place."""
 
 
 def choose_precision(name: str, device: str) -> Precision:
@@ -57,11 +56,6 @@ def auto_cast(precision: Precision) -> AbstractContextManager[Any]:
     if precision.compute == FP32:
         return nullcontext()
     return paddle.amp.auto_cast(level="O1", dtype=precision.compute)
-
-
-def type_name(dtype: Any) -> str:
-    """Return the name of a type of a tensor (``paddle.float32``) or of a program's value (``DataType.FLOAT32``)."""
-    return str(dtype).rpartition(".")[2].lower()
 
 
 def tf32_switches() -> dict[str, Any]:
@@ -132,9 +126,7 @@ def adaptive(
     if recipe.optimizer == LAMB:
         common["exclude_from_weight_decay_fn"] = lambda parameter: parameter.name not in decaying
         return paddle.optimizer.Lamb(lamb_weight_decay=decay, **common)
-    return paddle.optimizer.AdamW(
-        weight_decay=decay, apply_decay_param_fun=lambda name: name in decaying, **common
-    )
+    return paddle.optimizer.AdamW(weight_decay=decay, apply_decay_param_fun=decaying.__contains__, **common)
 
 
 def steps_of(powers: Sequence[float], recipe: AdamRecipe) -> int | None:
@@ -164,12 +156,11 @@ def _transposed(name: str, array: Any) -> Any:
     return array.T if array.ndim == 2 and name.endswith("weight") else array
 
 
+# The kernels of convolutions and linear layers in the forward pass.
 PRODUCTS = ("conv2d", "depthwise_conv2d", "depthwise_conv2d_bias", "matmul_v2", "matmul", "linear_v2")
-"""The kernels of convolutions and linear layers in the forward pass."""
 
 FLAG = "FLAGS_low_precision_op_list"
-COUNTED = ("float16", "bfloat16", "float32", "another type")
-"""Paddle counts the calls of each kernel by these types."""
+COUNTED = ("float16", "bfloat16", "float32", "another type")  # Paddle counts a kernel's calls by these
 
 
 @contextmanager
@@ -225,11 +216,10 @@ class PaddleTraining(Training):
         group = Group(place, self.device)
         if settings.threads:
             limit_threads(settings.threads, self.device)
-        marks: DeviceTimers = HostTimers(slots_for(settings.steps))
+        marks = None
         if self.device == "cuda":
-            event = paddle.device.cuda.Event
-            marks = EventTimers(slots_for(settings.steps), lambda: event(enable_timing=True))
-        super().__init__(settings, group, marks, self.to_batch, feed)
+            marks = EventTimers(settings.steps, lambda: paddle.device.cuda.Event(enable_timing=True))
+        super().__init__(settings, group, self.to_batch, feed, marks)
         paddle.seed(settings.seed)
         self.build()
 
@@ -289,10 +279,14 @@ class PaddleTraining(Training):
     def _backward(self, loss: Any) -> None:
         (loss if self.scaler is None else self.scaler.scale(loss)).backward()
 
+    def prepared(self, _parts: int) -> tuple[Any, ...]:
+        """Return the current batch as the learner takes it, to be cut into so many parts."""
+        return self.batch
+
     def _forward(self) -> tuple[Any, Any]:
-        """Return outputs and loss of the current batch."""
+        """Return outputs and loss of the whole current batch."""
         with auto_cast(self.precision):
-            return self.learner(*self.batch)
+            return self.learner(*self.prepared(1))
 
     def own_gradients(self, loss: Any) -> dict[str, Any]:
         """Pass a loss backward; return what it adds to the gradients, by the shared names, and drop that again."""

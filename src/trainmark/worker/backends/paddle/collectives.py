@@ -71,10 +71,8 @@ class Group(Ranks):
         super().__init__(place)
         if place.world_size > 1:
             self.backend = "nccl" if device == "cuda" else "gloo"
-            endpoints = [
-                f"{place.address_of(rank)}:{place.port_of(rank)}" for rank in range(place.world_size)
-            ]
-            # The variables of Paddle's launcher: each rank has its own address and port.
+            endpoints = place.endpoints()
+            # The variables of Paddle's launcher.
             os.environ.update(
                 PADDLE_TRAINER_ID=str(place.rank),
                 PADDLE_TRAINERS_NUM=str(place.world_size),

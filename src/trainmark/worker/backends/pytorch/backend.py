@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ...core.arguments import NATIVE
 from ...core.backend import Observation, hooked, repeated
 from ...core.choices import find_precision, refuse_gaps, require_version
-from ...core.facts import PROCESS, Facts, ObservedConfig, cpu_name
+from ...core.facts import PROCESS, Facts, ObservedConfig, cpu_name, type_name
 from ...core.feed import LoadedFeed, Numbered
 from ...core.place import Place
 from ...core.precision import Precision, require_capability
 from ...core.settings import Settings
 from ...core.training import NONE, Training
-from ...core.window import DeviceTimers, EventTimers, HostTimers, slots_for
+from ...core.window import EventTimers
 from ...pytorch_fast import compilers
 from ...pytorch_fast.scaled_linear import OPERAND, operand_type, products_in_fp8
 from ...tasks.products import NamedProducts, ObservedLayers, ObservedProduct, observe_product
@@ -37,13 +38,8 @@ from .collectives import (
     choose_device,
 )
 
+# The precisions; autocast casts the weights for each use.
 PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16", "fp16", "bf16", "fp8")
-"""The precisions; autocast casts the weights for each use."""
-
-
-def type_name(dtype: Any) -> str:
-    """Return the name of a type of torch's."""
-    return str(dtype).replace("torch.", "")
 
 
 def choose_precision(name: str, device: Any) -> Precision:
@@ -78,17 +74,13 @@ def _numpy(tensor: Any) -> Any:
     return (there.clone() if there.data_ptr() == given.data_ptr() else there).numpy()
 
 
-def _search() -> str:
-    return "measured" if torch.backends.cudnn.benchmark else "heuristic"
-
-
 def count_parameters(model: nn.Module) -> int:
     """Return the number of trainable parameters."""
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
 
 
+# The operators, without their overloads, that the losses of logits come down to.
 LOSSES = ("_log_softmax", "logsumexp", "binary_cross_entropy_with_logits")
-"""The operators, without their overloads, that the losses of logits come down to."""
 
 
 class Operators(TorchDispatchMode):
@@ -128,6 +120,7 @@ class PyTorchTraining(Training):
     ranks: Group
     parts = 1  # how often the model is passed in one step
     scaler_kind: Any = torch.amp.GradScaler
+    inductor: Mapping[str, Any] = MappingProxyType({})  # settings of torch.compile (see ``compile_model``)
     by_itself = False  # whether a pass exchanges nothing with other ranks, as when each rank's own is timed
 
     def __init__(self, settings: Settings, place: Place) -> None:
@@ -138,15 +131,15 @@ class PyTorchTraining(Training):
         refuse_gaps(settings, place, self._device.type)
         self.precision = choose_precision(settings.precision, self._device)
         self._compute = getattr(torch, self.precision.compute)
+        self.destination: tuple[Any, ...] = (self._device, self._compute)
         compilers.check_compiler(settings.compiler, self._device)
         check_gradients(settings.gradients, self._compute, compilers.captures(settings.compiler))
         self.check(settings)
         feed = None if settings.synthetic else self.open_loader(settings, place)
-        slots = slots_for(settings.steps)
-        marks: DeviceTimers = HostTimers(slots)
+        marks = None
         if self._device.type == "cuda":
-            marks = EventTimers(slots, lambda: torch.cuda.Event(enable_timing=True))
-        super().__init__(settings, Group(place, self._device), marks, self.to_batch, feed)
+            marks = EventTimers(settings.steps, lambda: torch.cuda.Event(enable_timing=True))
+        super().__init__(settings, Group(place, self._device), self.to_batch, feed, marks)
         # The algorithm search of cuDNN happens in the first steps; shapes never change. No step of a check is timed.
         torch.backends.cudnn.benchmark = not settings.equivalence
         torch.manual_seed(settings.seed)
@@ -171,26 +164,22 @@ class PyTorchTraining(Training):
 
         return open_numbers(data, settings, place, self._device)
 
-    def take_over(
-        self, model: nn.Module, optimizer: torch.optim.Optimizer, inductor: Mapping[str, Any]
-    ) -> None:
-        """Train this model; see ``compile_model`` for ``inductor``."""
+    def take_over(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        """Train this model."""
         settings = self.settings
         self.model, self.optimizer = model, optimizer
         self._updates = 0
         optimizer.register_step_post_hook(self._count_update)
         self._captured: compilers.CapturedStep | None = None
         if self.is_recorded():
-            other_batches = settings.equivalence is not None or self.feed.ahead is not None
-            self._captured = compilers.CapturedStep(
-                self._whole_step, self._device, other_batches, self.recorded
-            )
+            others = settings.equivalence is not None or self.feed.ahead is not None
+            self._captured = compilers.CapturedStep(self._whole_step, self._device, others, self.recorded)
             for parameters in optimizer.param_groups:
                 parameters["lr"] = torch.zeros((), device=self._device)
                 if "capturable" in parameters:
                     parameters["capturable"] = True
         self.exchange = self.choose_exchange(static_graph=settings.compiler == NONE and self.parts == 1)
-        self.network = self.compile(self.exchange.wrap(model), inductor)
+        self.network = self.compile(self.exchange.wrap(model))
         device, scale = self._device.type, settings.recipe.loss_scale
         # With a fixed scale it never grows. With the fused SGD it reads nothing back to the host: the kernel takes the
         # scale and the overflow flag from the device.
@@ -219,9 +208,9 @@ class PyTorchTraining(Training):
         narrow = self._compute if name == FLAT_16 else None
         return InOnePiece(FLAT if name == NATIVE else name, self.ranks.place.world_size, narrow)
 
-    def compile(self, network: nn.Module, inductor: Mapping[str, Any]) -> Any:
-        """Return the network as the run's compiler makes it; see ``compile_model`` for ``inductor``."""
-        return compilers.compile_model(network, self.settings.compiler, inductor)
+    def compile(self, network: nn.Module) -> Any:
+        """Return the network as the run's compiler makes it."""
+        return compilers.compile_model(network, self.settings.compiler, self.inductor)
 
     def _count_update(self, *_: Any) -> None:
         self._updates += 1
@@ -281,6 +270,22 @@ class PyTorchTraining(Training):
         outputs, loss = self._outputs_and_loss()
         return float(loss), {} if outputs is None else {"logits": outputs.detach().cpu().numpy()}
 
+    def observed_step(self, index: int) -> Any:
+        """Run the step and observe its layers; those of a compiled step in a pass without the compiler."""
+        if self.settings.compiler == NONE:
+            return self.watched(lambda: self.step(index))
+        observed = self.watched(self.watched_pass)
+        self.step(index)
+        return observed
+
+    def watched_pass(self) -> Any:
+        """Pass the batch, or enough of it to observe the layers of a compiled step, without the compiler."""
+        raise NotImplementedError
+
+    def watched(self, step: Callable[[], Any]) -> Any:
+        """Do ``step``, in which the model is called; return the observations for ``Task.verify_layers``."""
+        raise NotImplementedError
+
     def synchronize(self) -> None:
         """Wait for the GPU; a CPU is never behind."""
         if self._device.type == "cuda":
@@ -300,6 +305,7 @@ class PyTorchTraining(Training):
 
     def facts(self) -> Facts:
         cuda = self._device.type == "cuda"
+        search = "measured" if torch.backends.cudnn.benchmark else "heuristic"
         return Facts(
             framework_version=torch.__version__,
             device=self._device.type,
@@ -314,7 +320,7 @@ class PyTorchTraining(Training):
             others={
                 "cuda": torch.version.cuda if cuda else None,
                 "cudnn": torch.backends.cudnn.version() if cuda else None,
-                "algorithm_search": _search() if cuda else None,
+                "algorithm_search": search if cuda else None,
                 "cuda_connections": os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS") if cuda else None,
                 "gradient_exchange": self.exchange.name,
             },
@@ -501,10 +507,14 @@ class ProductTraining(PyTorchTraining):
         kind, own = self.first_product()[0], {**others, "compile_cache_hits": hits}
         return ObservedConfig(kind, type_name(weight.dtype), rows, **tf32_switches(), axes=axes, others=own)
 
+    def prepared(self, _parts: int) -> tuple[Any, ...]:
+        """Return the current batch in the form for the model's loss, before it is split into parts."""
+        return self.batch
+
     def _forward(self) -> tuple[Any, Any]:
         """Return None (instead of logits) and the loss of the whole current batch."""
         with self.autocast:
-            return None, self.network(*self.batch)
+            return None, self.network(*self.prepared(1))
 
     def all_logits(self) -> Any:
         """Return the logits of the whole batch, by the model itself."""
@@ -512,11 +522,9 @@ class ProductTraining(PyTorchTraining):
             return self.model.batch_logits(*self.batch)
 
     def watched_pass(self) -> Any:
-        """Pass the batch, or enough of it to observe the products of a compiled step, without the compiler."""
         return self.all_logits()
 
     def watched(self, step: Callable[[], Any]) -> ObservedLayers:
-        """Do ``step``, in which the model is called, and return the types that its products computed in."""
         types: dict[str, str] = {}
         inputs: list[Any] = []
 
@@ -527,14 +535,6 @@ class ProductTraining(PyTorchTraining):
         with noting(self.model, note):
             step()
         return ObservedLayers(types, inputs[0] if inputs else None)
-
-    def observed_step(self, index: int) -> ObservedLayers:
-        """Run the step and observe its products; for a compiled step, in a pass without the compiler."""
-        if self.settings.compiler == NONE:
-            return self.watched(lambda: self.step(index))
-        observed = self.watched(self.watched_pass)
-        self.step(index)
-        return observed
 
     def named_tensors(self) -> dict[str, Any]:
         return self.model.named_tensors()

@@ -29,8 +29,8 @@ def choose_device(requested: str, place: Place) -> Any:
     return device
 
 
+# How long gloo's threads may take to let go of what was exchanged, on a machine whose cores others have.
 LET_GO_S = 5.0
-"""How long gloo's threads may take to let go of what was exchanged, on a machine whose cores others have."""
 
 
 class Group(Ranks):
@@ -96,11 +96,10 @@ def _let_go(tensors: Sequence[Any]) -> None:
 
 
 DDP, FLAT, FLAT_16 = "ddp", "flat", "flat-16"
+# ``native`` is ``ddp``, what PyTorch users take; where the step is one CUDA graph, ``flat``.
 GRADIENTS = (NATIVE, DDP, FLAT, FLAT_16)
-"""``native`` is ``ddp``, what PyTorch users take; where the step is one CUDA graph, ``flat``."""
-
+# In elements: each tensor of a flat buffer begins at a multiple of this, so that kernels read it in wide words.
 ALIGNMENT = 64
-"""In elements: each tensor of a flat buffer begins at a multiple of this, so that kernels read it in wide words."""
 
 
 def check_gradients(name: str, compute: Any, captured: bool) -> None:

@@ -42,8 +42,8 @@ def _tensors(batch: Any) -> Any:
     return batch if isinstance(batch, RunError) else tuple(map(torch.from_numpy, batch))
 
 
+# Images (batch, 3, size, size) in the compute type, and labels (batch,) in int64, on the device.
 Batch = tuple[Any, Any]
-"""Images (batch, 3, size, size) in the compute type, and labels (batch,) in int64, on the device."""
 
 
 def memory_format(layout: str) -> Any:
@@ -132,7 +132,7 @@ class PhotoBatches(Dataset):
         return pixels, torch.tensor(labels)
 
 
-def open_images(settings: ImageSettings, place: Place, device: Any, dtype: Any) -> Feed:
+def open_native(settings: ImageSettings, place: Place, device: Any, dtype: Any) -> Feed:
     """Start the loader processes of this rank and return the feed that they fill."""
     photos = Photos(settings, place)
     share = in_parts(settings.batch_per_device, settings.loader_workers)
@@ -159,7 +159,7 @@ def as_it_is(batch: Any) -> Any:
 ON_GPU = frozenset({"nvjpeg", "dali-gpu", "dali-gpu-tfrecord"})  # loaders that decode on an NVIDIA GPU
 
 
-def open_loader(settings: ImageSettings, place: Place, device: Any, dtype: Any) -> Feed:
+def open_images(settings: ImageSettings, place: Place, device: Any, dtype: Any) -> Feed:
     """Return the feed of the loader that was asked for; its first images are already being read."""
     one_of("PyTorch", "loader", settings.loader, LOADERS)
     return LOADERS[settings.loader](settings, place, device, dtype)
@@ -192,7 +192,7 @@ def _dali(settings: ImageSettings, *given: Any) -> Feed:
 
 
 LOADERS: dict[str, Callable[..., Feed]] = {
-    "native": open_images,
+    "native": open_native,
     "nvjpeg": _nvjpeg,
     **dict.fromkeys(("dali-cpu", "dali-cpu-tfrecord", "dali-gpu", "dali-gpu-tfrecord"), _dali),
 }

@@ -21,7 +21,6 @@ from ...core.place import Place
 from ...core.precision import Precision, require_capability
 from ...core.settings import LAMB, AdamRecipe, Recipe, Settings
 from ...core.training import Training
-from ...core.window import HostTimers, slots_for
 from ...tasks.products import observe_product
 from .collectives import Device, Group, choose_device, limit_threads
 
@@ -281,7 +280,7 @@ class TensorFlowTraining(Training):
         # Before the loader: its order is drawn from this seed too.
         keras.utils.set_random_seed(settings.seed)
         feed = None if settings.synthetic else self.open_loader(settings, place)
-        super().__init__(settings, group, HostTimers(slots_for(settings.steps)), self.to_batch, feed)
+        super().__init__(settings, group, self.to_batch, feed)
         with group.scope():
             self.build()
 
@@ -291,9 +290,8 @@ class TensorFlowTraining(Training):
     def to_batch(self, *arrays: Any) -> tuple[Any, ...]:
         """Return numpy's arrays on the device, whole numbers in 32 bits."""
         with tf.device(self.device.path):
-            return tuple(
-                tf.constant(array, tf.int32 if array.dtype.kind == "i" else tf.float32) for array in arrays
-            )
+            kinds = (tf.int32 if array.dtype.kind == "i" else tf.float32 for array in arrays)
+            return tuple(map(tf.constant, arrays, kinds))
 
     def take_over(self, model: Any, tensors: dict[str, NamedVariable], decays: Callable[[str], bool]) -> None:
         """Train this model; ``tensors`` are its variables by the shared names, ``decays`` whether one decays."""
@@ -455,8 +453,8 @@ class TensorFlowTraining(Training):
         return {name: own.to_exchange(own.variable.numpy()).copy() for name, own in self.tensors.items()}
 
 
+# Gets the name and the result of each product, and of ``STREAM`` what the first block of a language model gave.
 Tap = Callable[[str, Any], None]
-"""Gets the name and the result of each product, and of ``STREAM`` what the first block of a language model gave."""
 
 
 class NamedModel:

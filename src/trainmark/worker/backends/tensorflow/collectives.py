@@ -62,9 +62,9 @@ class Group(Ranks):
             return
         self.backend = "ring" if device.gpu is None else "nccl"
         # What ``TF_CONFIG`` would say: where each rank listens, and which one this is.
-        addresses = [f"{place.address_of(rank)}:{place.port_of(rank)}" for rank in range(place.world_size)]
+        spec = tf.train.ClusterSpec({ROLE: place.endpoints()})
         cluster = tf.distribute.cluster_resolver.SimpleClusterResolver(
-            tf.train.ClusterSpec({ROLE: addresses}), task_type=ROLE, task_id=place.rank, rpc_layer="grpc"
+            spec, task_type=ROLE, task_id=place.rank, rpc_layer="grpc"
         )
         kinds = tf.distribute.experimental.CommunicationImplementation
         options = tf.distribute.experimental.CommunicationOptions(

@@ -219,8 +219,8 @@ FIRST_LABEL = 1  # the label of the first class: ImageNet's files keep 0 for "ba
 OPEN_SHARDS = 16  # shards that are read in turns
 
 READ_AHEAD_BYTES = 1 << 20
+# Records among which the next one is drawn; the order of the shards is drawn for each epoch besides.
 SHUFFLED_RECORDS = 4096
-"""Records among which the next one is drawn; the order of the shards is drawn for each epoch besides."""
 
 INDEX_FOLDER = "idx"  # where ``trainmark data index`` puts DALI's index files: a line a record
 

@@ -23,14 +23,13 @@ from ...tasks.image_classification.settings import ImageSettings
 from .dali_files import Batches, Files, Source, find_shards
 
 PREFETCH_BATCHES = 2
-AHEAD = PREFETCH_BATCHES + 1
-"""Including the batch in progress. DALI does not report the number of finished batches."""
+AHEAD = PREFETCH_BATCHES + 1  # with the batch in progress; DALI does not report how many are finished
+# The size of a rank's shuffle buffer in records; the shards themselves are written in random order.
 SHUFFLE_WINDOW = 1024
-"""The size of a rank's shuffle buffer in records; the shards themselves are written in random order."""
 FIRST_LABEL = 1  # the first label of ImageNet's TFRecord files, in which 0 means "background"
+# The share of the pictures that a GPU's JPEG engines decode, if it has any. With DALI's default of 0.65 the host
+# decodes the Huffman codes of the others; an H200's engines can decode all (docs/appendix/gpus.md).
 BY_ENGINES = 1.0
-"""The share of the pictures that a GPU's JPEG engines decode, if it has any. With DALI's default of 0.65 the host
-decodes the Huffman codes of the others; an H200's engines can decode all (docs/appendix/gpus.md)."""
 
 
 def open_folder(settings: ImageSettings, place: Place, device: Any, dtype: Any) -> Feed:

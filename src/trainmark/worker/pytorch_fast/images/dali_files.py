@@ -31,8 +31,8 @@ from ...tasks.image_classification.images import ImageList
 from ...tasks.image_classification.settings import ImageSettings
 
 SHARD = re.compile(r"train-(?P<number>\d{5,})-of-(?P<count>\d{5,})")
+# About this many bytes of records are compared with their CRCs; all of a smaller data set.
 SAMPLE_BYTES = 256 * 1024 * 1024
-"""About this many bytes of records are compared with their CRCs; all of a smaller data set."""
 
 _HEAD = struct.Struct("<QI")
 _TAIL = struct.Struct("<I")
@@ -136,16 +136,16 @@ def _masked_crc(data: bytes) -> int:
 
 BLACK = b"P6 1 1 255\n\0\0\0"  # a black picture of one pixel, as a portable pixmap, which DALI reads too
 
+# What files begin with that DALI has a decoder for: JPEG, PNG, BMP, WebP, TIFF, PNM and JPEG 2000.
 MAGIC = (
     b"\xff\xd8", b"\x89PNG", b"BM", b"RIFF", b"II", b"MM", b"\0\0\0\x0cjP", b"\xff\x4f",
     *(b"P%d" % kind for kind in range(1, 8)),
 )  # fmt: skip
-"""What files begin with that DALI has a decoder for: JPEG, PNG, BMP, WebP, TIFF, PNM and JPEG 2000."""
 
 UNDECODED = re.compile(r"Failed to decode sample #\d+ : (.+)")
 UNMAPPED = re.compile(r"File mapping failed: (.+)")
+# DALI's words about a file, with its name; and about one that is no picture, without.
 UNKNOWN = "nvImageCodec failure: '#4'"
-"""DALI's words about a file, with its name; and about one that is no picture, without."""
 
 NO_END = "it has no end-of-image marker"
 

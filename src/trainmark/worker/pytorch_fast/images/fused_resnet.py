@@ -172,8 +172,7 @@ class NormAdd(nn.BatchNorm2d):
 
     folded = False
 
-    quartered = False
-    """Whether the second output has every second row and column: what a shortcut of stride 2 reads."""
+    quartered = False  # whether the second output has what a shortcut of stride 2 reads, and no more
 
     def forward(self, x: Any, shortcut: Any) -> Twice:
         """Map two times (batch, channels, h, w) to the same shape, twice."""

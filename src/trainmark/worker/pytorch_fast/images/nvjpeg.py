@@ -16,17 +16,14 @@ import torch
 
 from ...core.outcomes import OOM, RunError
 
+# The variable that CUDA reads when a program first asks it for something: how many hardware queues its streams have.
+# nvJPEG has streams of its own for the engines. With the usual 8 queues some of them share one with the training, and
+# work in a queue waits for all that was given to it before: for a whole step, where that is one CUDA graph.
 CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
-"""The variable that CUDA reads when a program first asks it for something: how many hardware queues its streams have.
-
-nvJPEG has streams of its own for the engines. With the usual 8 queues some of them share one with the training, and
-work in a queue waits for all that was given to it before: for a whole step, where that is one CUDA graph.
-"""
 
 MOST_CONNECTIONS = "32"
-
+# Backends: the engines, which read baseline JPEGs; and the multiprocessors, with the host's help.
 HARDWARE, DEFAULT = 3, 0
-"""Backends: the engines, which read baseline JPEGs; and the multiprocessors, with the host's help."""
 
 PLANAR_RGB = 3
 NO_MEMORY, ARCH_MISMATCH = 5, 7

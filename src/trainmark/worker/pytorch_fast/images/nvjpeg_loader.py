@@ -26,8 +26,8 @@ from ...tasks.image_classification.images import Draw, ImageList, ImageSampler, 
 from ...tasks.image_classification.settings import ImageSettings
 from .nvjpeg import Decoder
 
+# Bytes of a slot for each image of a part: twice what one of ImageNet has as a file, and about what its crop has.
 ROOM = 2**18
-"""Bytes of a slot for each image of a part: twice what one of ImageNet has as a file, and about what its crop has."""
 
 NO_MEMORY = 2  # of CUDA's errors
 
@@ -180,9 +180,8 @@ class Files(Dataset):
         """Return what the draw's own random numbers make of a picture of this size."""
         box, mirrored = crop_of(self._seed, draw, width, height)
         crop = (box.top, box.left, box.height, box.width)
-        return Photo(
-            draw.image, length, state, self._images.labels[draw.image], height, width, crop, mirrored
-        )
+        label = self._images.labels[draw.image]
+        return Photo(draw.image, length, state, label, height, width, crop, mirrored)
 
 
 def read_in_processes(
@@ -324,13 +323,11 @@ class Maker:
 
 READ_AHEAD = 2  # batches that the processes may have read, or be reading, ahead of the decoders
 READY = 1  # batches that may wait, made, beside the one that is being made or waits for room among them
-
+# The share of the pictures that each process decodes, which is 180 of 9 000 a second where one of an H200's processors
+# decodes 330 of 110 kB by itself; and the most that all of them do. Half is too much there (docs/appendix/gpus.md).
 A_PROCESS, MOST_BY_PROCESSES = 0.02, 0.5
-"""The share of the pictures that each process decodes, which is 180 of 9 000 a second where one of an H200's processors
-decodes 330 of 110 kB by itself; and the most that all of them do. Half is too much there (docs/appendix/gpus.md)."""
-
+# Where there are none, and the feed's own thread reads, as in the look at a known picture: it sees either way then.
 USUAL_PROCESSES = 8
-"""Where there are none, and the feed's own thread reads, as in the look at a known picture: it sees either way then."""
 
 
 def by_processes(workers: int) -> float:

@@ -14,15 +14,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+# Columns that a program reads at once, and its warps: the fastest of ten pairs on an H200. docs/appendix/performance.md
+# has the measurements.
 BLOCK, WARPS = 8192, 16
-"""Columns that a program reads at once, and its warps: the fastest of ten pairs on an H200.
 
-docs/appendix/performance.md has the measurements.
-"""
-
-TOGETHER = 16
-"""Neighbouring columns, which share what they are taken relative to: an exponential less for each."""
-
+TOGETHER = 16  # columns that share what they are taken relative to: an exponential less for each
 Weights = Optional[Tensor]  # noqa: UP045 - torch reads an operator's types in this form
 
 LOG2E, LN2 = tl.constexpr(1.4426950408889634), tl.constexpr(0.6931471805599453)

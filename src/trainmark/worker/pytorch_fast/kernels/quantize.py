@@ -14,8 +14,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+# The tile and the warps of a program: of twelve tried on an H200, the fastest in both passes.
 TILE = {"ROWS": 128, "COLUMNS": 64, "num_warps": 4}
-"""The tile and the warps of a program: of twelve tried on an H200, the fastest in both passes."""
 
 LARGEST, SMALLEST = tl.constexpr(448.0), tl.constexpr(1e-12)
 

@@ -9,11 +9,9 @@ import triton.language as tl
 
 from ...tasks.image_classification.images import DEVIATION, MEAN
 
-PIXELS = 512
-"""The number of pixels of a tile."""
-
+PIXELS = 512  # the number of pixels of a tile
+# The columns of the table: an image's address, its strides by channel, row and column, and its crop (5 values).
 COLUMNS = 9
-"""The columns of the table: an image's address, its strides by channel, row and column, and its crop (5 values)."""
 
 
 @triton.jit

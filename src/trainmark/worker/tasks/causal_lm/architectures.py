@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+# ``DEVIATION`` of the weights at the start: those of the two products that a block adds to its input are smaller.
 NORM_EPSILON, DEVIATION = 1e-5, 0.02
-"""``DEVIATION`` of the weights at the start: those of the two products that a block adds to its input are smaller."""
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -29,8 +29,7 @@ class Transformer:
     head ``h // (heads / shared_heads)`` of these.
     """
 
-    opening: ClassVar[tuple[str, ...]] = ("mlp.up",)
-    """The products of the perceptron that get a block's input."""
+    opening: ClassVar[tuple[str, ...]] = ("mlp.up",)  # the perceptron's products that get a block's input
 
     layers: int
     heads: int
@@ -67,9 +66,7 @@ class Transformer:
             **dict.fromkeys(self.opening, (self.inner, self.width)),
             "mlp.down": (self.width, self.inner),
         }
-        return {
-            f"block{number}.{name}": shape for number in range(self.layers) for name, shape in block.items()
-        }
+        return {f"block{i}.{name}": shape for i in range(self.layers) for name, shape in block.items()}
 
     def shapes(self) -> Shapes:
         """Return the shape of every parameter by name; products are (outputs, inputs), as the classifier is."""

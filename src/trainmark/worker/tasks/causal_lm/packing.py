@@ -10,20 +10,15 @@ from typing import Any
 
 import numpy as np
 
+# Sequences that are cut from one stream of tokens, and documents of unlike lengths that are packed into sequences.
 NO_PACKING, DOCUMENTS = "none", "documents"
-"""Sequences that are cut from one stream of tokens, and documents of unlike lengths that are packed into sequences."""
-
+# The median of the lengths of synthetic documents, as a part of the sequence, and the deviation of their logarithm.
+# Long documents are rare and have most of the tokens, as in texts of the web.
 PART, SPREAD = 1 / 16, 1.0
-"""The median of the lengths of synthetic documents, as a part of the sequence, and the deviation of their logarithm.
-
-Long documents are rare and have most of the tokens, as in texts of the web.
-"""
-
+# A document of one token predicts nothing; packing ends when so many documents fit into no sequence any more.
 SHORTEST, MISSES = 2, 8
-"""A document of one token predicts nothing; packing ends when so many documents fit into no sequence any more."""
 
-STREAM = 7
-"""Distinguishes the random numbers of lengths from those of tokens."""
+STREAM = 7  # distinguishes the random numbers of lengths from those of tokens
 
 
 def pack(sequences: int, length: int, seed: int) -> list[list[int]]:

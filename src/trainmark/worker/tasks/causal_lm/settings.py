@@ -43,20 +43,16 @@ def add_language_flags(parser: argparse.ArgumentParser) -> argparse._ArgumentGro
     return text
 
 
+# The fields of a recipe of Adam's family that one of SGD lacks.
 ADAM_FIELDS = ("second_momentum", "epsilon", "clip_norm", "warmup_updates")
-"""The fields of a recipe of Adam's family that one of SGD lacks."""
-
+# An epoch of made-up data is as long as OpenWebText's nine billion tokens in sequences of 1024.
 EPOCH_SEQUENCES = 8_823_000
-"""An epoch of made-up data is as long as OpenWebText's nine billion tokens in sequences of 1024."""
-
+# Where it is another than GPT-2's: that of torchtitan's configurations of Llama 3 (``llama3_8b.toml``).
 LLAMA_RECIPE = {"learning_rate": 3e-4, "weight_decay": 0.1, "clip_norm": 1.0, "warmup_updates": 200}
-"""Where it is another than GPT-2's: that of torchtitan's configurations of Llama 3 (``llama3_8b.toml``)."""
-
+# ``ddp``: each rank has the whole model. ``fsdp2``: the ranks share weights, gradients and the optimizer's state.
 DDP, FSDP2 = "ddp", "fsdp2"
-"""``ddp``: each rank has the whole model. ``fsdp2``: the ranks share weights, gradients and the optimizer's state."""
-
+# ``selective`` recomputes everything but attention and every second product; ``full`` recomputes whole blocks.
 NO_CHECKPOINTING, SELECTIVE, FULL = "none", "selective", "full"
-"""``selective`` recomputes everything but attention and every second product; ``full`` recomputes whole blocks."""
 
 
 @dataclass(frozen=True)
@@ -84,10 +80,8 @@ class CausalSettings(LanguageSettings):
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags, and make the recipe that of nanoGPT's bench.py."""
     add = add_language_flags(parser).add_argument
-    shares = (
-        "ddp: each rank has the whole model; fsdp2: the ranks share weights, gradients and optimizer state"
-    )
-    add("--parallel", choices=(DDP, FSDP2), default=DDP, help=shares)
+    of = "ddp: each rank has the whole model; fsdp2: the ranks share weights, gradients and optimizer state"
+    add("--parallel", choices=(DDP, FSDP2), default=DDP, help=of)
     again = "the part of each block that the backward pass computes again"
     kinds = (NO_CHECKPOINTING, SELECTIVE, FULL)
     add("--activation-checkpointing", choices=kinds, default=NO_CHECKPOINTING, help=again)
@@ -95,6 +89,5 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--packing", choices=(NO_PACKING, DOCUMENTS), default=NO_PACKING, help=packed)
     parser.set_defaults(sequence_length=1024, epoch_samples=EPOCH_SEQUENCES)
     parser.set_defaults(optimizer=ADAMW, momentum=0.9, second_momentum=0.95, epsilon=1e-8)
-    parser.set_defaults(
-        weight_decay=0.01, clip_norm=None, schedule="constant", epochs=1, warmup_epochs=0, warmup_updates=0
-    )
+    parser.set_defaults(weight_decay=0.01, clip_norm=None)
+    parser.set_defaults(schedule="constant", epochs=1, warmup_epochs=0, warmup_updates=0)

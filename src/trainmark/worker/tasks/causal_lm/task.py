@@ -34,8 +34,8 @@ def count_sequences(source: str, length: int) -> int | None:
     return (tokens - 1) // length
 
 
+# The counter of the tokens that are predicted within a document; the largest plausible share of one of them.
 USEFUL, LARGEST_SHARE = "useful_tokens", 0.5
-"""The counter of the tokens that are predicted within a document; the largest plausible share of one of them."""
 
 Text = TypeVar("Text", bound=LanguageSettings)
 
@@ -45,8 +45,7 @@ class TextTask(Task[Text]):
 
     recipe_fields: Sequence[str] = ADAM_FIELDS
 
-    architectures: Mapping[str, Any]
-    """The models, by name."""
+    architectures: Mapping[str, Any]  # the models, by name
 
     def learning_rate(self, _global_batch: int) -> float:
         """Return that of BERT's pre-training and of nanoGPT's benchmark."""

@@ -66,12 +66,10 @@ class LanguageTraining(Training):
 
     task: Task[Any] = TASK
     settings: LanguageSettings
-
+    # Of observed layers of the first step by name, the first product and ``STREAM`` among them: type and shape.
     first: dict[str, tuple[str, Any]]
-    """Of observed layers of the first step by name, the first product and ``STREAM`` among them: type and shape."""
 
-    watched_products: Sequence[str] = ()
-    """The other products that are observed in the first step."""
+    watched_products: Sequence[str] = ()  # the other products that are observed in the first step
 
     def open_loader(self, settings: Any, place: Place) -> Feed | None:
         vocabulary = ARCHITECTURES[settings.model].vocabulary

@@ -12,23 +12,20 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+# The share of the old running statistics that each step keeps (torch's convention writes it as 0.1).
 NORM_MOMENTUM = 0.9
-"""The share of the old running statistics that each step keeps (torch's convention writes it as 0.1)."""
 
 NORM_EPSILON = 1e-5
 
-RESNET50_STAGES = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))
-"""Width, blocks and stride of each stage."""
-
+RESNET50_STAGES = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))  # width, blocks, stride of each
 RESNET_EXPANSION = 4
 
+# Output channels and stride of each depthwise-separable block.
 MOBILENET_BLOCKS = (
     (64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(512, 1)] * 5, (1024, 2), (1024, 1),
 )  # fmt: skip
-"""Output channels and stride of each depthwise-separable block."""
 
-TINY_BLOCKS = ((32, 1), (64, 2))
-"""The same of ``mobilenet_tiny``, whose stem has 24 channels."""
+TINY_BLOCKS = ((32, 1), (64, 2))  # the same of ``mobilenet_tiny``, whose stem has 24 channels
 
 
 class Convolution(NamedTuple):
@@ -46,6 +43,11 @@ class Convolution(NamedTuple):
     def weight_shape(self) -> tuple[int, int, int, int]:
         """Return (outputs, inputs / groups, height, width), the order in which weights are exchanged."""
         return (self.outputs, self.inputs // self.groups, self.kernel, self.kernel)
+
+    @property
+    def geometry(self) -> dict[str, int]:
+        """Return the rest of it, by the names of PyTorch's, OneFlow's and Paddle's arguments."""
+        return {"stride": self.stride, "padding": self.padding, "groups": self.groups}
 
 
 class Layer(NamedTuple):
@@ -127,8 +129,7 @@ class Architecture(NamedTuple):
         return {**shapes, "classifier.weight": (classes, self.features), "classifier.bias": (classes,)}
 
 
-POOLED = "stage1.block0"
-"""The block before which ResNet has a max pool of 3 x 3, stride 2."""
+POOLED = "stage1.block0"  # the block before which ResNet has a max pool of 3 x 3, stride 2
 
 
 def is_trainable(name: str) -> bool:

@@ -17,11 +17,9 @@ from .settings import ImageSettings
 
 START_OF_IMAGE, END_OF_IMAGE = b"\xff\xd8", b"\xff\xd9"
 
-END_BYTES = 4096
-"""Where the end marker must be, of a file's last bytes: some have stray ones behind it."""
-
+END_BYTES = 4096  # where the end marker must be, of a file's last bytes: some have stray ones behind it
+# Markers after which the picture's size stands: of all ways to code one (ITU-T T.81, table B.1).
 FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-"""Markers after which the picture's size stands: of all ways to code one (ITU-T T.81, table B.1)."""
 
 BASELINE = 0xC0
 
@@ -170,8 +168,8 @@ def _fit_pillow(part: Any, size: int, mirrored: bool) -> Any:
     return fitted[:, ::-1] if mirrored else fitted
 
 
+# The modules of which one is needed, for a message.
 DECODERS = "simplejpeg with opencv-python-headless, opencv-python-headless, Pillow"
-"""The modules of which one is needed, for a message."""
 
 
 class Photos(RankImages):

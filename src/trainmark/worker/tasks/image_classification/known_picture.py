@@ -24,17 +24,14 @@ LOW, RISE, BLUE = 16.0, 224.0, 64.0
 DETAIL, ACROSS, ALONG = 24.0, 8, 4
 
 JPEG = Path(__file__).with_suffix(".jpg").read_bytes()
+# The picture as a baseline JPEG, and the same with top and bottom exchanged: green falls from top to bottom.
 TURNED_OVER = Path(__file__).with_name("known_picture_turned_over.jpg").read_bytes()
-"""The picture as a baseline JPEG, and the same with top and bottom exchanged: green falls from top to bottom."""
-
+# The picture of a class: the first one of classes with an even number, the second one of the others.
 PICTURES = (JPEG, TURNED_OVER)
-"""The picture of a class: the first one of classes with an even number, the second one of the others."""
 
-CLASSES = 8
-"""The most classes of the samples; with several, each but the last has a neighbour with the other picture."""
-
+CLASSES = 8  # the most classes of the samples; with several, each but the last has a neighbour with the other picture
+# A sample of each class as a record of TFRecord, all of one size; ImageNet's keys, which count classes from 1.
 RECORDS = Path(__file__).with_suffix(".tfrecord").read_bytes()
-"""A sample of each class as a record of TFRecord, all of one size; ImageNet's keys, which count classes from 1."""
 
 
 def class_of(number: int, classes: int) -> int:
@@ -85,27 +82,18 @@ _WRITERS: dict[str, Callable[[Path, Sequence[int]], None]] = {
 
 # Said here again: a reference that asks where the loaders ask would agree with what is wrong there.
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-
+# At least so many are looked at: that as many random crops look like no random ones has a chance below 1e-8.
 LEAST_PICTURES, LEAST_BATCHES = 32, 2
-"""At least so many are looked at: that as many random crops look like no random ones has a chance below 1e-8."""
-
+# How far (of 255 levels, root of the mean square) that share of the pictures may be off: JPEG's loss is 1.1. A loader
+# may have two ways, of which each makes a quarter of the pictures at least.
 OFF_LEVELS, MOST = 5.0, 0.75
-"""How far (of 255 levels, root of the mean square) that share of the pictures may be off: JPEG's loss is 1.1.
-
-A loader may have two ways, of which each makes a quarter of the pictures at least.
-"""
-
+# Of the crops that are asked for; a few pixels wide, they are rounded by some percent.
 AREA, ASPECT = (0.08, 1.0), (3 / 4, 4 / 3)
-"""Of the crops that are asked for; a few pixels wide, they are rounded by some percent."""
-
+# By what share of its bound a crop may be over it, and which share of the crops may be over it by more.
 ROUNDING, OUTSIDE = 0.15, 0.1
-"""By what share of its bound a crop may be over it, and which share of the crops may be over it by more."""
-
+# Stripes whose period in the image is at least so many pixels must be left: no scaling may have lost them. The share of
+# them is that in the median of the pictures that show it, of which there must be at least ``FEWEST``.
 LEAST_PERIOD, LEAST_DETAIL, FEWEST = 4.0, 0.5, 3
-"""Stripes whose period in the image is at least so many pixels must be left: no scaling may have lost them.
-
-The share of them is that in the median of the pictures that show it, of which there must be at least ``FEWEST``.
-"""
 
 
 class Part(NamedTuple):

@@ -10,7 +10,7 @@ from ...core.precision import Precision
 from ...core.task import Verified
 from ..products import check_types
 from .architectures import ARCHITECTURES
-from .settings import ImageSettings
+from .settings import ImageRecipe, ImageSettings
 
 
 def layout_by_axes(shape: tuple[int, ...], channels: int) -> str:
@@ -45,8 +45,7 @@ def config_by_shapes(
     return ObservedConfig(dtype, weight_dtype, shape[0] if shape else None, axes=axes, **others)
 
 
-Padding = tuple[tuple[int, int], tuple[int, int]]
-"""((top, bottom), (left, right))."""
+Padding = tuple[tuple[int, int], tuple[int, int]]  # ((top, bottom), (left, right))
 
 
 class ObservedConvolution(NamedTuple):
@@ -89,6 +88,15 @@ def by_shared_names(
     return {**named, "classifier.weight": classifier.weight, "classifier.bias": classifier.bias}
 
 
+def decay_groups(network: Any, norm: type, recipe: ImageRecipe) -> list[tuple[list[Any], float]]:
+    """Return the groups of parameters, each with its weight decay: none of the class ``norm``'s, unless requested."""
+    groups: dict[bool, list[Any]] = {False: [], True: []}
+    for module in network.modules():
+        groups[isinstance(module, norm)] += module.parameters(recurse=False)
+    of_norms = recipe.weight_decay if recipe.bn_weight_decay else 0.0
+    return [(groups[False], recipe.weight_decay), (groups[True], of_norms)]
+
+
 def observe_convolution(
     name: str, kernel: Iterable[int], stride: Iterable[int], padding: Padding, groups: int, output: Any
 ) -> ObservedConvolution:
@@ -104,8 +112,8 @@ def symmetric(padding: Iterable[int]) -> Padding:
     return ((down, down), (right, right))
 
 
+# Kernel, stride, padding and groups of a convolution, and its output: numpy, (batch, channels, height, width).
 Described = tuple[Iterable[int], Iterable[int], Padding, int, Any]
-"""Kernel, stride, padding and groups of a convolution, and its output: numpy, (batch, channels, height, width)."""
 
 
 def note_convolutions(
@@ -131,11 +139,9 @@ def note_convolutions(
     return [register(conv, noting(layer.name)) for layer, conv in zip(layers, convolutions)], found
 
 
+# How far from 0 the mean of normalised pictures can be, and between what their deviation: photographs are well inside.
+# Bytes that were not normalised have a mean near 120 and a deviation near 60; scaled to 1 alone, a deviation below 0.3.
 USUAL_MEAN, USUAL_DEVIATION = 1.0, (0.3, 2.0)
-"""How far from 0 the mean of normalised pictures can be, and between what their deviation: photographs are well inside.
-
-Bytes that were not normalised have a mean near 120 and a deviation near 60; scaled to 1 alone, a deviation below 0.3.
-"""
 
 
 class ObservedLayers(NamedTuple):
@@ -182,7 +188,6 @@ def verify_layers(settings: ImageSettings, expected: Precision, observed: Observ
                 f"The network's input has the mean {mean:.3g} and the deviation {deviation:.3g}, but correctly "
                 "normalised pictures are near 0 and 1.",
             )
-    found.data.update(
-        seen_image_size=None if size is None else list(size), input_mean=mean, input_deviation=deviation
-    )
+    found.data["seen_image_size"] = None if size is None else list(size)
+    found.data.update(input_mean=mean, input_deviation=deviation)
     return found

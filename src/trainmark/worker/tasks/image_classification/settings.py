@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from ...core.settings import Recipe, Settings, positive, truth
 
-IMAGENET_IMAGES = 1_281_167
-"""The training images of ImageNet-1k: the epoch of synthetic data."""
+IMAGENET_IMAGES = 1_281_167  # the training images of ImageNet-1k: the epoch of synthetic data
 
 
 @dataclass(frozen=True)
@@ -38,6 +37,5 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--label-smoothing", type=float, default=0.1, help="of the cross entropy")
     add("--epoch-images", type=positive, default=IMAGENET_IMAGES, metavar="N", dest="epoch_samples",
         help="length of an epoch of synthetic data")  # fmt: skip
-    parser.set_defaults(
-        momentum=0.875, weight_decay=3.0517578125e-05, schedule="cosine", epochs=90, warmup_epochs=8
-    )
+    parser.set_defaults(momentum=0.875, weight_decay=3.0517578125e-05)
+    parser.set_defaults(schedule="cosine", epochs=90, warmup_epochs=8)

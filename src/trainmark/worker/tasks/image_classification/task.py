@@ -21,8 +21,7 @@ from .settings import ImageRecipe, ImageSettings, add_flags
 
 SUFFIXES = (".jpg", ".jpeg")
 
-PATIENCE_S = 5.0
-"""The time that a count may take; a data set on a slow file system is not counted."""
+PATIENCE_S = 5.0  # the time that a count may take; a data set on a slow file system is not counted
 
 
 def list_images(source: str) -> list[str] | None:
@@ -88,9 +87,9 @@ def pre_activations(
     return ranges
 
 
+# The patches in a row of a made-up picture whose pixels differ as a photo does; how many pictures differ in their
+# noise; the largest share of a class.
 PATCHES, NOISE, LARGEST_CLASS = (1, 3, 8, 24), 32, 0.8
-"""The patches in a row of a made-up picture whose pixels differ as a photo does; how many pictures differ in their
-noise; the largest share of a class."""
 
 
 class ImageClassification(Task[ImageSettings]):

@@ -36,11 +36,8 @@ class ImageTraining(Training):
     task = TASK
     settings: ImageSettings
 
-    forms: Mapping[str, str] = {}
-    """The form of a data set that a loader takes, where it is no folder of images."""
-
-    destination: tuple[Any, ...] = ()
-    """What the framework's ``open_images`` takes besides: where its batches go."""
+    forms: Mapping[str, str] = {}  # the form of a loader's data set, where it is no folder of images
+    destination: tuple[Any, ...] = ()  # what ``open_images`` takes besides: where its batches go
 
     def open_loader(self, settings: Any, place: Place) -> Feed | None:
         loading = import_backend(settings.framework, "loading")

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from ..causal_lm.architectures import Shapes, Transformer, sizes
 
-NORM_EPSILON, DEVIATION, SEGMENTS = 1e-12, 0.02, 2
-"""``DEVIATION`` is that of the weights at the start."""
+NORM_EPSILON, DEVIATION, SEGMENTS = 1e-12, 0.02, 2  # ``DEVIATION`` is that of the weights at the start
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from ..causal_lm.task import LARGEST_SHARE, TextTask
 from ..products import describe_logits, describe_products
 from .architectures import ARCHITECTURES
 
+# An epoch of made-up data is about as long as Wikipedia's and the books' in sequences of 128.
 EPOCH_SEQUENCES = 24_000_000
-"""An epoch of made-up data is about as long as Wikipedia's and the books' in sequences of 128."""
 
 
 @dataclass(frozen=True)
@@ -59,14 +59,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(schedule="linear", epochs=40, warmup_epochs=0, warmup_updates=10_000)
 
 
+# The arrays of a batch, in their order.
 INPUTS = ("tokens", "segments", "lengths", "places", "words", "weights", "follows")
-"""The arrays of a batch, in their order."""
 
 LENGTHS, WEIGHTS = INPUTS.index("lengths"), INPUTS.index("weights")
 
-WITHOUT_PADDING = "tokens_without_padding"
-"""The counter of the tokens that are no padding."""
-
+WITHOUT_PADDING = "tokens_without_padding"  # the counter of the tokens that are no padding
 MOST_PADDING = 50
 
 

@@ -23,11 +23,8 @@ from . import TASK
 from .architectures import ARCHITECTURES
 from .task import LENGTHS, WITHOUT_PADDING, MaskedSettings
 
-HEAD, TAIL = 12, 4
-"""Bytes before a record's data (length and its CRC), and after it."""
-
-FLOATS, INTEGERS = 2, 3
-"""The fields of a Feature (tensorflow/core/example/feature.proto)."""
+HEAD, TAIL = 12, 4  # bytes before a record's data (length and its CRC), and after it
+FLOATS, INTEGERS = 2, 3  # the fields of a Feature (tensorflow/core/example/feature.proto)
 
 
 class RecordFiles:

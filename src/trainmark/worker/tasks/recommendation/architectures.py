@@ -20,18 +20,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+# The fields of Criteo's click logs, and the categorical ones, from 0, that are crossed for the wide side.
 DENSE, CATEGORIES, CROSSES = 13, 26, ((0, 1), (2, 3))
-"""The fields of Criteo's click logs, and the categorical ones, from 0, that are crossed for the wide side."""
 
-TABLE_LIMIT = 0.05
-"""Of the tables' weights at the start."""
-
-WIDE, DEEP, TABLES = "wide.table", "deep.table", "tables"
-"""The tables of Wide & Deep, and DLRM's 26, in one array."""
-
-VECTORS = CATEGORIES + 1
-"""What DLRM's interaction takes pairs of: the bottom's vector, and a row for each field."""
-
+TABLE_LIMIT = 0.05  # of the tables' weights at the start
+WIDE, DEEP, TABLES = "wide.table", "deep.table", "tables"  # those of Wide & Deep, and DLRM's 26 in one
+VECTORS = CATEGORIES + 1  # what DLRM's interaction takes pairs of: the bottom's vector and 26 rows
 PAIRS = VECTORS * (VECTORS - 1) // 2
 
 
@@ -71,11 +65,11 @@ class Recommender:
 
     def parameters(self) -> int:
         """Return the number of parameters, those of the tables included."""
-        return _count(self.shapes())
+        return sum(map(math.prod, self.shapes().values()))
 
     def multiply_adds(self) -> int:
         """Return those of the forward pass of one sample: the products; a look into a table is none."""
-        return _count(self.products())
+        return sum(map(math.prod, self.products().values()))
 
 
 @dataclass(frozen=True)
@@ -121,10 +115,6 @@ class Dlrm(Recommender):
     def multiply_adds(self) -> int:
         """Return those of the forward pass of one sample: the products, and each pair of vectors once."""
         return super().multiply_adds() + PAIRS * self.embedding_width
-
-
-def _count(shapes: Mapping[str, tuple[int, ...]]) -> int:
-    return sum(math.prod(shape) for shape in shapes.values())
 
 
 def pairs() -> tuple[list[int], list[int]]:

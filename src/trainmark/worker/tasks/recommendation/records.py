@@ -25,8 +25,7 @@ PUBLISHED_SIZES = (
     324273, 17, 15, 79734, 96, 58622,
 )  # fmt: skip
 
-CLICKED = 0.25
-"""The share of clicks in Criteo's log, about."""
+CLICKED = 0.25  # the share of clicks in Criteo's log, about
 
 
 class Batch(NamedTuple):
@@ -96,13 +95,12 @@ def read_ahead(items: Iterator[Any], count: int) -> Iterator[Any]:
         reader.shutdown(wait=False, cancel_futures=True)
 
 
+# Criteo's fields, in their order; what has names has these.
 COLUMNS = ("label", *(f"I{i + 1}" for i in range(DENSE)), *(f"C{i + 1}" for i in range(CATEGORIES)))
-"""Criteo's fields, in their order; what has names has these."""
 
 FLOATS = COLUMNS[1 : 1 + DENSE]
-
+# So many records are looked at for their types; a float that is nearer to 0 is an integer.
 FIRST, SMALLEST = 1024, 1e-30
-"""So many records are looked at for their types; a float that is nearer to 0 is an integer."""
 
 
 class ClickFile(MappedFile):
@@ -176,8 +174,8 @@ class Columns:
             epoch += 1
 
 
+# By loader but the native one: from a data set's place and the tables' rows to an object like ``Columns``.
 READERS: Mapping[str, Callable[[str, int], Any]] = {"parquet": Columns}
-"""By loader but the native one: from a data set's place and the tables' rows to an object like ``Columns``."""
 
 
 def record_files(source: str, suffix: str) -> tuple[list[Path], Any]:

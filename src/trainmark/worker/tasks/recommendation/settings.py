@@ -7,20 +7,16 @@ from dataclasses import dataclass
 from ...core.settings import ADAM, AdamRecipe, Recipe, Settings, positive
 from .architectures import ARCHITECTURES, Recommender
 
+# A gradient of a table has all of its rows, zeros where no sample looked one up, or is a list of those looked up.
 DENSE_GRADIENTS, SPARSE_GRADIENTS = "dense", "sparse"
-"""A gradient of a table has all of its rows, zeros where no sample looked one up, or is a list of those looked up."""
-
+# An epoch of made-up data is as long as the training part that the published pre-processing makes of Criteo's log.
 EPOCH_SAMPLES = 36_672_493
-"""An epoch of made-up data is as long as the training part that the published pre-processing makes of Criteo's log."""
-
+# DLPerf's ``deep_vocab_size``, and the default ``deep_embedding_vec_size`` of the program that it measures.
 VOCABULARY, EMBEDDING_WIDTH = 2_322_444, 16
-"""DLPerf's ``deep_vocab_size``, and the default ``deep_embedding_vec_size`` of the program that it measures."""
-
+# The learning rate of the authors' script for Criteo's terabyte (facebookresearch/dlrm), whose batch is 2 048.
 DLRM_RECIPE: Mapping[str, float] = {"learning_rate": 0.1, "momentum": 0.0, "dropout": 0.0}
-"""The learning rate of the authors' script for Criteo's terabyte (facebookresearch/dlrm), whose batch is 2 048."""
 
-DLRM_WIDTH = 128
-"""Embeddings of ``dlrm`` as wide as MLPerf has them."""
+DLRM_WIDTH = 128  # embeddings of ``dlrm`` as wide as MLPerf has them
 
 
 @dataclass(frozen=True)

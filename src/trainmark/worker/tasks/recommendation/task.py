@@ -12,7 +12,7 @@ from ...core.place import place_from
 from ...core.precision import Precision
 from ...core.recipe_checks import binary_cross_entropy
 from ...core.settings import AdamRecipe, Recipe
-from ...core.task import Check, PlainLoss, Task, Verified
+from ...core.task import Arrays, Check, PlainLoss, Task, Verified
 from ..products import check_types, describe_logits, describe_products
 from .architectures import ARCHITECTURES, CATEGORIES, Dlrm
 from .records import Batch, made_up, mirrored
@@ -26,48 +26,10 @@ from .settings import (
     add_flags,
 )
 
-LEFT = 0.05
-"""The published Adam leaves hardly a row where it is; a lazy one all of those that no rank looks up."""
+LEFT = 0.05  # the published Adam leaves hardly a row where it is; a lazy one all that no rank looks up
 
 
-def check_rows(
-    settings: ClickSettings,
-    first: Mapping[str, Any],
-    second: Mapping[str, Any],
-    weights: Sequence[Mapping[str, Any]],
-) -> Verified:
-    """Check which part of rows that Adam moved, and that the next step does not look up, stood still.
-
-    ``first`` and ``second`` are the rows that the steps look up, by table, ``weights`` before, between and after them.
-    """
-    before, between, after = weights
-    rows = still = 0
-    for name, numbers in first.items():
-        only = np.setdiff1d(numbers, second[name])
-        only = only[(before[name][only] != between[name][only]).any(axis=1)]
-        rows += len(only)
-        still += int((between[name][only] == after[name][only]).all(axis=1).sum())
-    if not rows:
-        return Verified({"rows_left": None})
-    part = still / rows
-    found = Verified({"rows_left": part})
-    if settings.table_gradients != SPARSE_GRADIENTS and part > LEFT:
-        found.doubt(
-            "rows-left-alone",
-            f"{still} of {rows} rows of the tables that only the previous step looked up do not change: "
-            "a lazy Adam instead of the published one.",
-        )
-    elif settings.table_gradients == SPARSE_GRADIENTS and part < 1 - LEFT and place_from().world_size == 1:
-        found.doubt(
-            "rows-move",
-            f"{rows - still} of {rows} rows of the tables that only the previous step looked up change: "
-            "an Adam of all rows instead of sparse gradients.",
-        )
-    return found
-
-
-MOST_UNCLICKED = 0.99
-"""The largest plausible share of samples without a click."""
+MOST_UNCLICKED = 0.99  # the largest plausible share of samples without a click
 
 
 class Recommendation(Task[ClickSettings]):
@@ -143,9 +105,7 @@ class Recommendation(Task[ClickSettings]):
             return None
         return binary_cross_entropy(logits, labels)
 
-    def verify_layers(
-        self, _settings: ClickSettings, expected: Precision, observed: Any, _alone: Any
-    ) -> Verified:
+    def verify_layers(self, _settings: Any, expected: Precision, observed: Any, _alone: Any) -> Verified:
         return check_types(expected, None if observed is None else observed.types.items())
 
     def another(self, settings: ClickSettings, batch: Sequence[Any]) -> Sequence[Any]:
@@ -158,14 +118,32 @@ class Recommendation(Task[ClickSettings]):
         """Return whether it is a table with sparse gradients."""
         return settings.table_gradients == SPARSE_GRADIENTS and name in settings.description.tables
 
-    def rows(
-        self, settings: ClickSettings, batches: Sequence[Sequence[Any]], weights: Sequence[Mapping[str, Any]]
-    ) -> Verified:
-        """Check rows that moved in the step before and are not looked up in this one; SGD moves none such."""
+    def rows(self, settings: ClickSettings, batches: Sequence[Any], weights: Sequence[Arrays]) -> Verified:
+        """Check which part of rows that Adam moved, and that the next step does not look up, stood still.
+
+        SGD moves no such rows.
+        """
         if not isinstance(settings.recipe, AdamRecipe):
             return Verified()
         first, second = (settings.description.used_rows(Batch(*batch)) for batch in batches)
-        return check_rows(settings, first, second, weights)
+        before, between, after = weights
+        rows = still = 0
+        for name, numbers in first.items():
+            only = np.setdiff1d(numbers, second[name])
+            only = only[(before[name][only] != between[name][only]).any(axis=1)]
+            rows += len(only)
+            still += int((between[name][only] == after[name][only]).all(axis=1).sum())
+        if not rows:
+            return Verified({"rows_left": None})
+        part, is_sparse = still / rows, settings.table_gradients == SPARSE_GRADIENTS
+        found, of = Verified({"rows_left": part}), "rows of the tables that only the previous step looked up"
+        if not is_sparse and part > LEFT:
+            sentence = f"{still} of {rows} {of} do not change: a lazy Adam instead of the published one."
+            found.doubt("rows-left-alone", sentence)
+        elif is_sparse and part < 1 - LEFT and place_from().world_size == 1:
+            sentence = f"{rows - still} of {rows} {of} change: an Adam of all rows"
+            found.doubt("rows-move", f"{sentence} instead of sparse gradients.")
+        return found
 
     def check(self, settings: ClickSettings) -> Check:
         return Check(
@@ -184,11 +162,8 @@ def _is_dlrm(model: str) -> bool:
 
 def _table_bytes(own: ClickSettings) -> tuple[int, str]:
     """Return the bytes of tables and of all that lies beside each of their weights (FP32), and what that is."""
-    copies = {
-        "gradients": own.table_gradients != SPARSE_GRADIENTS,
-        "moments": isinstance(own.recipe, AdamRecipe),
-    }
-    kinds = [kind for kind, has in copies.items() if has]
+    gradients, moments = own.table_gradients != SPARSE_GRADIENTS, isinstance(own.recipe, AdamRecipe)
+    kinds = ["gradients"] * gradients + ["moments"] * moments
     words = f", with {' and '.join(kinds)}," if kinds else ""
     weights = sum(math.prod(shape) for shape in own.description.table_shapes().values())
-    return 4 * (1 + copies["gradients"] + 2 * copies["moments"]) * weights, words
+    return 4 * (1 + gradients + 2 * moments) * weights, words

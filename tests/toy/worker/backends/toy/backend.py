@@ -12,7 +12,6 @@ from trainmark_worker.core.place import Place
 from trainmark_worker.core.precision import Precision
 from trainmark_worker.core.settings import Settings
 from trainmark_worker.core.training import Training
-from trainmark_worker.core.window import HostTimers, slots_for
 
 
 class ToyTraining(Training):
@@ -24,9 +23,7 @@ class ToyTraining(Training):
         one_of("toy", "compiler", settings.compiler, ("none",))
         one_of("toy", "device", settings.device, ("auto", "cpu"))
         refuse_gaps(settings, place, "cpu")
-        super().__init__(
-            settings, Peers(place, _end), HostTimers(slots_for(settings.steps)), lambda *arrays: arrays
-        )
+        super().__init__(settings, Peers(place, _end), lambda *arrays: arrays)
         shapes = self.task.check(settings).shapes
         self.weights = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
         self.velocities = {name: np.zeros_like(weight) for name, weight in self.weights.items()}
