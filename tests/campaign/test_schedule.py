@@ -93,6 +93,22 @@ def test_the_order_is_the_seeds_and_the_suites_where_there_is_none() -> None:
     assert order(7) != order(8)
 
 
+@pytest.mark.parametrize("seed", [None, 7])
+def test_the_next_run_is_foreseen_unless_a_case_ends_early(seed: int | None) -> None:
+    three = ADAPTIVE.model_copy(update={"max_repeats": 3, "order_seed": seed})
+    schedule = Schedule(three, ["a", "b", "c"], [[], [ok(100.0)], []])
+    foreseen = schedule.next()
+    while (case := schedule.next()) is not None:
+        assert case == foreseen
+        foreseen = schedule.likely_next()
+        schedule.add(ok(100.0 + case))
+    assert foreseen is None
+    schedule = Schedule(three, ["a", "b"], [[], []])
+    schedule.next()
+    schedule.add(bad(Outcome.OOM))
+    assert (schedule.next(), schedule.likely_next()) in (2 * (0,), 2 * (1,))
+
+
 def test_a_resumed_campaign_goes_on_in_the_same_order() -> None:
     whole = run_to_the_end(Schedule(DLPERF, "abcd", [[]] * 4), ok(1.0))
     for stopped in range(len(whole)):

@@ -164,14 +164,14 @@ class _Campaign:
         runs = (run for case in self.order.cases for run in self.finished.of(case))
         return any(doubt.code == SOURCE_CHANGED for run in runs for doubt in run.suspicions)
 
-    def _run(self, case: Case, repeat: int) -> OutcomeRecord:
+    def _run(self, executor: Executor, case: Case, repeat: int) -> OutcomeRecord:
         """Run a case; a run of a program that has changed itself since its earlier runs has failed."""
         try:
-            return run_case(self.executor, case, repeat)
+            return run_case(executor, case, repeat)
         except UnlikeRunsError as error:
             if not self._program_changes_itself():
                 raise
-            folder = self.executor.directory.run(case, repeat)
+            folder = executor.directory.run(case, repeat)
             folder.mkdir(parents=True, exist_ok=True)
             reason = f"not started, since the program changes itself: {error}"
             return OutcomeRecord(case_id=case.id, repeat=repeat, outcome=Outcome.FAILED, reason=reason)
@@ -218,13 +218,19 @@ class _Campaign:
 
             SideBySide(self.finished, schedule, self.executor, self.listener).go()
             return
-        while (index := schedule.next()) is not None:
-            case = cases[index]
-            repeat = self.finished.next_repeat(case)
-            self.listener.run_begins(case, repeat, schedule.progress)
-            result = self.finished.keep(case, self._run(case, repeat))
-            schedule.add(*as_attempts([result]))
-            self.listener.run_ended(result, schedule.progress)
+        try:
+            while (index := schedule.next()) is not None:
+                case, likely, executor = cases[index], schedule.likely_next(), self.executor
+                repeat = self.finished.next_repeat(case)
+                if likely is not None:
+                    after = self.finished.next_repeat(cases[likely]) + (likely == index)
+                    executor = executor.before(case, repeat, cases[likely], after)
+                self.listener.run_begins(case, repeat, schedule.progress)
+                result = self.finished.keep(case, self._run(executor, case, repeat))
+                schedule.add(*as_attempts([result]))
+                self.listener.run_ended(result, schedule.progress)
+        finally:
+            self.executor.drop_ahead()
 
     def _write_results(self) -> Results:
         """Write the results of all the suite's cases: an earlier call may have run cases not selected now."""

@@ -3,13 +3,12 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from trainmark.campaign.executor import Executor
+from trainmark.campaign.executor import Executor, is_one_worker
 from trainmark.campaign.run_environment import CannotStart, RunEnvironment, at_once, plan_run
 from trainmark.execution import read_record, run_plan, write_record
 from trainmark.node import free_ports
 from trainmark.placement import device_of
-from trainmark.schema.case import MAX_BATCH, SYNTHETIC, Case, Device
-from trainmark.workload import BuiltinSource
+from trainmark.schema.case import SYNTHETIC, Case, Device
 
 AT_ONCE, THREADS = 4, 4
 """How many programs are compiled at the same time, each in a process with the GPU memory of a run; its threads."""
@@ -38,14 +37,11 @@ def _can_be_compiled_ahead(case: Case, executor: Executor) -> bool:
     A data set changes nothing of it, and may not be there yet.
     """
     run_env = executor.run_env
-    is_settled = not case.left_open and case.batch_per_device != MAX_BATCH
     return (
         case.compiler != Case.model_fields["compiler"].default
         and case.data == SYNTHETIC
-        and is_settled
-        and case.world_size == 1 == len(run_env.hosts)
+        and is_one_worker(case, run_env)
         and device_of(case, run_env.machine) is Device.CUDA
-        and isinstance(run_env.workload(case).card.source, BuiltinSource)
         and not executor.directory.finished(case)
     )
 

@@ -7,6 +7,7 @@ import errno
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -36,6 +37,7 @@ from trainmark.campaign.log_measurement import LoggedRun, RunLog, measured, read
 from trainmark.campaign.quiet import QuietWait
 from trainmark.campaign.resume import manifest_in
 from trainmark.campaign.run_environment import CannotStart, RunEnvironment, Setting, plan_run
+from trainmark.errors import TrainmarkError
 from trainmark.execution import (
     PreparationError,
     Preparer,
@@ -43,6 +45,7 @@ from trainmark.execution import (
     check_expected_files,
     read_record,
     run_plan,
+    start_ahead,
     write_record,
 )
 from trainmark.files import write_run_file
@@ -57,6 +60,7 @@ from trainmark.node import (
     Host,
     HostError,
     HostOSError,
+    LocalHost,
     Watch,
     deferred_signals,
     free_ports,
@@ -65,7 +69,7 @@ from trainmark.node import (
 )
 from trainmark.node.telemetry import INTERVAL_S
 from trainmark.placement import device_of
-from trainmark.schema.case import MAX_BATCH, Case
+from trainmark.schema.case import MAX_BATCH, Case, Device
 from trainmark.schema.manifest import Manifest, MeasuredPeaks, Node
 from trainmark.schema.names import EVENTS, LOG, MANIFEST
 from trainmark.schema.outcome import Entries, Outcome, OutcomeRecord, PartName
@@ -73,7 +77,7 @@ from trainmark.schema.plan import Plan
 from trainmark.schema.results import Trial, fastest
 from trainmark.schema.suite import Protocol, Suite
 from trainmark.training_loop import PROGRESS_SUFFIX
-from trainmark.workload import Card
+from trainmark.workload import BuiltinSource, Card
 from trainmark.workload.card import OWN_FORMAT
 
 LEAST_FREE_BYTES = 1 << 20
@@ -87,6 +91,12 @@ LEAST_WINDOW_S = 2 * MIN_PERIODS * INTERVAL_S
 _READ_EVERY_S = 1.0
 _READ_SHARE = 0.02
 """The largest share of a CPU that is spent on reading the log during a run."""
+_WINDOW_IS_OVER, _RUN_IS_OVER = b'"phase": "measured"', b'"outcome"'
+"""Parts of a built-in worker's events: of the steps, which it writes after the window, and of the last event."""
+
+_IMPORTED_WITHOUT_DEVICE = frozenset({"pytorch"})
+"""The frameworks that are known to open no GPU while they are imported: PyTorch does so at the first use."""
+
 PORTS_BESIDES_RANKS = 4
 """Ports that a run may need besides one per rank: for the rendezvous, and a framework's scheduler and servers."""
 
@@ -250,6 +260,48 @@ class Executor:
         """Return a copy whose runs end as soon as ``may_go_on`` returns an outcome."""
         return replace(self, may_go_on=may_go_on)
 
+    def before(self, case: Case, repeat: int, coming: Case, coming_repeat: int) -> "Executor":
+        """Return the executor for a run, after which a run of the case ``coming`` is likely.
+
+        The process of that run starts as soon as nothing of the first one is measured any more: it imports its modules
+        while the first one is verified.
+        """
+        if self.quiet is not None or not (self._can_wait(case) and self._can_wait(coming)):
+            return self
+        # On a CPU the peaks that are measured after the window must not compete with an import.
+        on_gpu = device_of(case, self.run_env.machine) is Device.CUDA
+        events = self.directory.run(case, repeat) / EVENTS
+        sign = _WINDOW_IS_OVER if on_gpu else _RUN_IS_OVER
+        return self.until(_StartAhead(self, events, sign, coming, coming_repeat))
+
+    def _can_wait(self, case: Case) -> bool:
+        """Return whether the processes of a case's runs can be started before the runs begin."""
+        if not is_one_worker(case, self.run_env):
+            return False
+        (host,), interpreter = self.run_env.hosts, self.run_env.expected_interpreter(case)
+        if isinstance(interpreter, CannotStart) or interpreter.container or not isinstance(host, LocalHost):
+            return False
+        on_gpu = device_of(case, self.run_env.machine) is Device.CUDA
+        return not (host.folder or host.paths or (on_gpu and case.framework not in _IMPORTED_WITHOUT_DEVICE))
+
+    def start_ahead(self, case: Case, repeat: int) -> None:
+        """Start the process of a run that is likely to be the next one; raise ``OSError`` if it cannot be started."""
+        (host,), folder = self.run_env.hosts, self.directory.run(case, repeat)
+        interpreter = self.run_env.expected_interpreter(case)
+        if isinstance(interpreter, CannotStart) or not isinstance(host, LocalHost):
+            return
+        plan = plan_run(self.run_env, case, self.suite.protocol, interpreter, repeat, folder.absolute())
+        if not isinstance(plan, CannotStart) and plan.cannot_run is None:
+            log = self.directory.path.absolute() / f".{LOG}.{os.getpid()}.tmp"
+            start_ahead(plan, folder, self.suite.limits, host, log)
+
+    def drop_ahead(self) -> None:
+        """End the process that waits for its run, if there is one."""
+        for host in self.run_env.hosts:
+            if isinstance(host, LocalHost):
+                with deferred_signals():
+                    host.drop_ahead()
+
     def _watch(self, pulse: Heartbeat) -> tuple[Outcome, str] | None:
         self.listener.pulse(pulse)
         return self.may_go_on(pulse)
@@ -370,6 +422,39 @@ class Executor:
                 if not isinstance(again, CannotStart):
                     require_same_commands(self.directory, requested, record, again)
         return parts
+
+
+@dataclass(slots=True)
+class _StartAhead:
+    """A watch that starts the process of the ``coming`` run when the current run's file ``events`` has ``sign``.
+
+    It never ends the current run.
+    """
+
+    executor: Executor
+    events: Path
+    sign: bytes
+    coming: Case
+    repeat: int
+    is_done: bool = False
+
+    def __call__(self, _pulse: Heartbeat) -> None:
+        """Start the process if the current run has been measured."""
+        # What is wrong with the coming run is reported when it is its turn.
+        with suppress(OSError, TrainmarkError):
+            if not self.is_done and self.sign in self.events.read_bytes():
+                self.is_done = True
+                self.executor.start_ahead(self.coming, self.repeat)
+
+
+def is_one_worker(case: Case, run_env: RunEnvironment) -> bool:
+    """Return whether a run of a case is one process of a built-in worker, and short runs choose none of its axes."""
+    return (
+        not case.left_open
+        and case.batch_per_device != MAX_BATCH
+        and case.world_size == 1 == len(run_env.hosts)
+        and isinstance(run_env.workload(case).card.source, BuiltinSource)
+    )
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
@@ -541,7 +626,14 @@ def _probe(executor: Executor, case: Case, batch: int) -> OutcomeRecord:
         executor.directory.set_aside(folder)
     executor.listener.probing(batch)
     protocol = probe_protocol(executor.suite.protocol)
-    record = executor.execute(Request(case, case.at_batch(batch), protocol, 1, folder))
+    tried = case.at_batch(batch)
+    record = executor.execute(Request(case, tried, protocol, 1, folder))
     require_space(folder, record.outcome)
+    card = executor.run_env.workload(tried).card
+    logged = LoggedRun(tried, card, folder, record.commands)
+    outcome, reason, _ = measured(logged, read_events(folder / EVENTS), record)
+    if outcome is Outcome.OOM:
+        # Also of a program that caught the error; four steps need not give a number.
+        record = record.model_copy(update={"outcome": outcome, "reason": reason})
     write_record(folder, record)
     return record

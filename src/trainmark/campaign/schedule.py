@@ -160,6 +160,14 @@ class Schedule:
         self._retire_over_budget()
         return self._waiting[0][-1] if self._waiting else None
 
+    def likely_next(self) -> int | None:
+        """Return the case that is likely to run after the one that ``next`` returned; None if none is."""
+        turns = heapq.nsmallest(2, self._waiting)
+        current = turns[0][-1]
+        if len(self._attempts[current]) + 1 < self._protocol.max_repeats:
+            turns.append(self._turn(current, 1))
+        return min(turns[1:])[-1] if turns[1:] else None
+
     def add(self, attempt: Attempt) -> None:
         """Count a finished run of the case that ``next`` returned."""
         *_, case = heapq.heappop(self._waiting)
@@ -198,9 +206,12 @@ class Schedule:
         for case in [turn[-1] for turn in self._waiting if not self._count_coming(turn[-1])]:
             self.retire(case)
 
-    def _turn(self, case: int) -> tuple[int, bytes, int]:
-        """Return the sort key of a waiting case: finished runs, then a random number for the pass, then its index."""
-        done, seed = len(self._attempts[case]), self._protocol.order_seed
+    def _turn(self, case: int, more: int = 0) -> tuple[int, bytes, int]:
+        """Return the sort key of a waiting case: finished runs, then a random number for the pass, then its index.
+
+        ``more`` runs count as finished, too.
+        """
+        done, seed = len(self._attempts[case]) + more, self._protocol.order_seed
         words = "" if seed is None else f"{seed} {done} {self._cases[case]}"
         return done, blake2b(words.encode(), digest_size=8).digest(), case
 

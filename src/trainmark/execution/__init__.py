@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         check_expected_files,
         is_shared,
         run_plan,
+        start_ahead,
     )
     from trainmark.node import Heartbeat
 
@@ -38,6 +39,7 @@ __all__ = [
     "refuse_foreign",
     "require_empty",
     "run_plan",
+    "start_ahead",
     "write_record",
 ]
 
@@ -54,7 +56,14 @@ __getattr__ = attach(
             "require_empty",
             "write_record",
         ),
-        ".runner": ("PreparationError", "Preparer", "check_expected_files", "is_shared", "run_plan"),
+        ".runner": (
+            "PreparationError",
+            "Preparer",
+            "check_expected_files",
+            "is_shared",
+            "run_plan",
+            "start_ahead",
+        ),
         "trainmark.node": ("Heartbeat",),
     },
 )

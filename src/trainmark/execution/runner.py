@@ -32,9 +32,11 @@ from trainmark.node import (
     JobOnHost,
     JobResult,
     JobsResult,
+    LocalHost,
     StepPace,
     Watch,
     child_mark,
+    deferred_signals,
     ignore_heartbeat,
     last_step,
     map_hosts,
@@ -161,6 +163,17 @@ def run_plan(
     )
 
 
+def start_ahead(plan: Plan, directory: Path, limits: Limits, host: LocalHost, log: Path) -> None:
+    """Start the process of a coming run of a built-in worker on this machine; it waits for ``run_plan``.
+
+    Until then its output is in the file ``log``. Raises ``OSError`` if it cannot be started.
+    """
+    (mark,) = _marks(plan, directory).values()
+    # An interrupt between the fork and the assignment of the process would leave an unknown one.
+    with deferred_signals():
+        host.start_ahead(_job(plan, 0, limits, mark), log)
+
+
 def _with_expected_time(record: OutcomeRecord, pace: StepPace, steps: int) -> OutcomeRecord:
     """Return the record of a run that was ended early, with the expected time of the whole run."""
     run_s, step_s = pace.run_s(steps), pace.step_s
@@ -252,14 +265,21 @@ def _places(plan: Plan, known: Mapping[str, Host]) -> dict[int, Host]:
 
 
 def _jobs(plan: Plan, directory: Path, limits: Limits, places: Mapping[int, Host]) -> list[JobOnHost]:
-    # All marks begin with the run's folder, by which the next call finds them. The random end is for lost agents: each
-    # ends only the processes that it started, not those of a later attempt in the same folder.
-    marks = {command.node: f"{directory.resolve()}/{secrets.token_hex(4)}" for command in plan.commands}
+    marks = _marks(plan, directory)
     # Ranks that mpirun starts on other nodes carry the first node's mark; their files belong to the run.
     of_mpirun = marks[next(iter(places))]
     return [
         JobOnHost(host, _job(plan, node, limits, marks.get(node, of_mpirun))) for node, host in places.items()
     ]
+
+
+def _marks(plan: Plan, directory: Path) -> dict[int, str]:
+    """Return the mark of each node's commands.
+
+    All marks begin with the run's folder, by which the next call finds them. The random end is for lost agents: each
+    ends only the processes that it started, not those of a later attempt in the same folder.
+    """
+    return {command.node: f"{directory.resolve()}/{secrets.token_hex(4)}" for command in plan.commands}
 
 
 def _missing_host(plan: Plan, known: Mapping[str, Host]) -> str | None:

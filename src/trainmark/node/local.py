@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -63,6 +63,9 @@ SPAWN_ERROR = "torch-spawn-error.{}"
 _LONGEST_PAUSE_S = 0.05
 """Longest interval between two checks whether a job has ended."""
 
+WAITS = "TRAINMARK_WAITS"
+"""The variable for the working directory of a built-in worker that is started before its run."""
+
 _EXEC_WRAPPER = Path(__file__).with_name("exec_wrapper.py")
 _RANKS = Path(__file__).with_name("ranks.py")
 _PYTHON = (sys.executable, "-I", "-S")
@@ -98,6 +101,25 @@ class _StartedJob:
     pipes: ExitStack = field(default_factory=ExitStack)
 
 
+@dataclass(frozen=True, slots=True)
+class _WaitingJob:
+    """A job whose process was started before its run, and waits for a byte; ``path`` is the place of its log so far."""
+
+    job: Job
+    path: Path
+    log: IO[bytes]
+    process: "subprocess.Popen[bytes]"
+    report: int
+
+    def let_go(self) -> "tuple[subprocess.Popen[bytes], int]":
+        """Let the job begin; return its process and the pipe for its exit code."""
+        assert self.process.stdin is not None
+        # The exit code of one that has ended meanwhile says why.
+        with suppress(BrokenPipeError), self.process.stdin:
+            self.process.stdin.write(b"\n")
+        return self.process, self.report
+
+
 class LocalHost:
     """This machine; with ``folder`` and ``paths`` it stores runs and other files there, as another host would.
 
@@ -126,6 +148,7 @@ class LocalHost:
         # Jobs that another host's mpirun starts have no process id here.
         self._numbers = itertools.count(-1, -1)
         self._trees = Trees()
+        self._waiting: _WaitingJob | None = None
 
     def unreachable(self) -> str | None:
         """Return None: this machine is always reachable."""
@@ -246,42 +269,100 @@ class LocalHost:
         job.directory.mkdir(parents=True, exist_ok=True)
         if not job.commands:
             return self._observe(job)
+        waiting = self._taken(job)
         try:
-            log = job.log.open("w+b", buffering=0)
+            log = job.log.open("w+b", buffering=0) if waiting is None else waiting.log
         except OSError as error:
             raise TrainmarkError(f"{job.log}: cannot be written: {error.strerror}") from None
         oom_kills, at = kernel_oom_kills(), time.time()
-        with ExitStack() as opened, ExitStack() as pipes, ExitStack() as files:
+        with ExitStack() as pipes, ExitStack() as files:
             # This descriptor outlives the file's name, which the program may remove.
             files.enter_context(log)
             files.enter_context(restored(job.log, log))
             log.write(job.heading)
-            errors = subprocess.STDOUT if job.errors is None else opened.enter_context(job.errors.open("wb"))
             nvml = files.enter_context(open_nvml()) if job.telemetry else None
-            report, writes = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+            process, report = self._launch(job, log) if waiting is None else waiting.let_go()
             pipes.callback(os.close, report)
-            opened.callback(os.close, writes)
-            words, environment = self._starting(job, writes)
-            process = subprocess.Popen(
-                words,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=errors,
-                env=(FAULTHANDLER_ENV if job.ranks > 1 else {}) | environment | _variables_of(job),
-                cwd=job.working_directory,
-                start_new_session=True,
-                pass_fds=(writes,),
-            )
             if job.telemetry is not None:
                 # The ranks of an srun are children of Slurm's daemon, here too.
                 find = partial(marked_pids, job.mark) if _starts_by_srun(job) else tuple
                 files.enter_context(Telemetry(job.telemetry, None, find=find, wrapper=process.pid, nvml=nvml))
             if job.arrivals is not None:
                 files.enter_context(ArrivalClock(job.log, job.arrivals))
+            started = job if waiting is None else waiting.job
             self._jobs[process.pid] = _StartedJob(
-                job, process, files.pop_all(), at, oom_kills, report, pipes.pop_all()
+                started, process, files.pop_all(), at, oom_kills, report, pipes.pop_all()
             )
         return process.pid
+
+    def _launch(
+        self, job: Job, log: IO[bytes], stdin: int = subprocess.DEVNULL, more: dict[str, str] | None = None
+    ) -> "tuple[subprocess.Popen[bytes], int]":
+        """Start a job's processes; return our wrapper and the pipe in which it writes the program's exit code."""
+        with ExitStack() as opened, ExitStack() as pipes:
+            errors = subprocess.STDOUT if job.errors is None else opened.enter_context(job.errors.open("wb"))
+            report, writes = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+            pipes.callback(os.close, report)
+            opened.callback(os.close, writes)
+            words, environment = self._starting(job, writes)
+            process = subprocess.Popen(
+                words,
+                stdin=stdin,
+                stdout=log,
+                stderr=errors,
+                env=(FAULTHANDLER_ENV if job.ranks > 1 else {})
+                | environment
+                | _variables_of(job)
+                | (more or {}),
+                cwd=Path(log.name).parent if more else job.working_directory,
+                start_new_session=True,
+                pass_fds=(writes,),
+            )
+            pipes.pop_all()
+        return process, report
+
+    def start_ahead(self, job: Job, log: Path) -> None:
+        """Start the process of a coming run of a built-in worker, which then waits for ``start`` with an equal job.
+
+        Until then its output is in the file ``log``, on the disk of the run's folder, which may be missing. A job with
+        telemetry that is not equal ends the process. Raises ``OSError`` if it cannot be started.
+        """
+        self.drop_ahead()
+        file = log.open("w+b", buffering=0)
+        try:
+            process, report = self._launch(job, file, subprocess.PIPE, {WAITS: str(job.working_directory)})
+        except BaseException:
+            file.close()
+            log.unlink()
+            raise
+        self._waiting = _WaitingJob(job, log, file, process, report)
+
+    def drop_ahead(self) -> None:
+        """End the process that waits for its run, if there is one, and leave nothing of it."""
+        waiting, self._waiting = self._waiting, None
+        if waiting is None:
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(waiting.process.pid, signal.SIGKILL)
+        waiting.process.wait()
+        if waiting.process.stdin is not None:
+            waiting.process.stdin.close()
+        os.close(waiting.report)
+        waiting.log.close()
+        waiting.path.unlink(missing_ok=True)
+
+    def _taken(self, job: Job) -> _WaitingJob | None:
+        """Return the process that waits for this job, with its log in the job's place; another run's is ended."""
+        waiting = self._waiting
+        # Short commands (git, probes), which have no telemetry, run before a run begins.
+        if waiting is None or job.telemetry is None:
+            return None
+        if replace(job, mark=waiting.job.mark) != waiting.job or _ended(waiting.process) is not None:
+            self.drop_ahead()
+            return None
+        waiting.path.replace(job.log)
+        self._waiting = None
+        return waiting
 
     def wait(self, pid: int, timeout_s: float) -> int | None:
         """Wait up to ``timeout_s`` for a job; return its exit code, or None if it still runs.
@@ -336,7 +417,8 @@ class LocalHost:
 
     def kill(self, mark: str, pid: int | None = None) -> int:
         """End every process with the mark, and a job's whole process tree; return the number of ended processes."""
-        ended = end_all(mark, wrapper=pid)
+        # A process that was started ahead has a mark of its own.
+        ended = end_all(self._jobs[pid].job.mark if pid in self._jobs else mark, wrapper=pid)
         if pid in self._jobs:
             self._daemons[pid] = ended.daemons
         return ended.number

@@ -10,6 +10,9 @@ from .task import Task
 
 PACKAGE = (__package__ or "").rpartition(".")[0]  # the worker's, by the name under which it was loaded
 TASKS, BACKENDS, MODELS = "tasks", "backends", "models"
+_failed: dict[
+    tuple[str, ...], RunError
+] = {}  # by module: a second import would fail in another way than the first
 
 
 def framework_names() -> list[str]:
@@ -55,12 +58,15 @@ def import_trainer(framework: str, task: str) -> Any:
 
 
 def _import_of(framework: str, *path: str) -> Any:
+    if path in _failed:
+        raise _failed[path]
     try:
         return _import(*path)
     except Exception as error:
         # Not only ImportError: a placeholder may raise any error, and MXNet raises AttributeError for a new numpy.
         reason = f"{framework} cannot be imported by {sys.executable}: {first_sentence(error)}"
-        raise RunError(UNSUPPORTED, reason) from error
+        _failed[path] = RunError(UNSUPPORTED, reason)
+        raise _failed[path] from error
 
 
 def _folders(kind: str) -> list[str]:

@@ -5,6 +5,7 @@ Exit codes: 0 the run is whole; 2 the flags or the launcher's variables cannot b
 """
 
 import contextlib
+import importlib
 import multiprocessing
 import os
 import resource
@@ -35,6 +36,7 @@ from .training import Training, steps_after_window
 from .window import Timeline, measure
 
 EXIT_USAGE, EXIT_STOPPED = 2, 3
+WAITS = "TRAINMARK_WAITS"  # the variable for the working directory of a worker that is started before its run
 COMPILED = "TRAINMARK_BYTECODE"  # the variable for the folder that the runs of an environment share
 
 
@@ -52,6 +54,7 @@ def main(arguments: Sequence[str], *, leaves: bool = False) -> int:
     settings = parse(arguments, place.world_size)
     exit_on_signal(place.rank)
     _enter_shared_folder()
+    _wait_for_turn(settings)
     failures: Sequence[Known] = ()
     events: EventWriter | None = None
     training: Training | None = None
@@ -74,20 +77,7 @@ def main(arguments: Sequence[str], *, leaves: bool = False) -> int:
         failures = framework.FAILURES
         trainer = import_trainer(settings.framework, settings.task)
         failures = getattr(trainer, "FAILURES", failures)
-        find_task(settings.task).refuse(settings)
-        if settings.memory_limit is not None:
-            # Not RLIMIT_AS: address space that is only reserved or that maps a library is not memory. And not before
-            # the framework was imported: a library that gets no memory while it loads often just crashes.
-            resource.setrlimit(resource.RLIMIT_DATA, (settings.memory_limit, settings.memory_limit))
-        for axis, name, attribute in (
-            ("collective", settings.collective, "COLLECTIVES"),
-            ("exchange of gradients", settings.gradients, "GRADIENTS"),
-        ):
-            one_of(settings.framework, axis, name, getattr(framework, attribute, (NATIVE,)))
-        more = 0 if settings.equivalence else settings.profile or steps_after_window(settings)
-        witnesses = 0 if settings.profile else more
-        whole = replace(settings, steps=settings.steps + more, witness_steps=witnesses)
-        training = trainer.open_training(whole, place)
+        training = _open_training(settings, place, framework, trainer)
         if settings.equivalence:
             _observe(training, settings, events)
         else:
@@ -104,6 +94,44 @@ def main(arguments: Sequence[str], *, leaves: bool = False) -> int:
     if leaves and settings.synthetic and place.world_size == 1:
         _leave()
     return 0
+
+
+def _open_training(settings: Settings, place: Place, framework: Any, trainer: Any) -> Training:
+    """Check the settings of all frameworks, limit the memory, and open the training with the steps after its window."""
+    find_task(settings.task).refuse(settings)
+    if settings.memory_limit is not None:
+        # Not RLIMIT_AS: address space that is only reserved or that maps a library is not memory. And not before
+        # the framework was imported: a library that gets no memory while it loads often just crashes.
+        resource.setrlimit(resource.RLIMIT_DATA, (settings.memory_limit, settings.memory_limit))
+    collectives, exchanges = (getattr(framework, name, (NATIVE,)) for name in ("COLLECTIVES", "GRADIENTS"))
+    one_of(settings.framework, "collective", settings.collective, collectives)
+    one_of(settings.framework, "exchange of gradients", settings.gradients, exchanges)
+    more = 0 if settings.equivalence else settings.profile or steps_after_window(settings)
+    witnesses = 0 if settings.profile else more
+    whole = replace(settings, steps=settings.steps + more, witness_steps=witnesses)
+    training: Training = trainer.open_training(whole, place)
+    return training
+
+
+def _wait_for_turn(settings: Settings) -> None:
+    """Import what the run needs and wait for a byte on standard input, if the run before is not over yet.
+
+    Nothing else is done until then: no device, file or port is opened. The process ends here if there comes no byte.
+    """
+    folder = os.environ.pop(WAITS, None)
+    if folder is None:
+        return
+    with contextlib.suppress(Exception):
+        # A failure is remembered, and ends the run when it has begun.
+        framework = import_backend(settings.framework)
+        import_trainer(settings.framework, settings.task)
+        for name in getattr(framework, "imported_later", lambda _: ())(settings):
+            importlib.import_module(name)
+    if not os.read(0, 1):
+        os._exit(0)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.chdir(folder)
+    _enter_shared_folder()
 
 
 def _leave() -> None:

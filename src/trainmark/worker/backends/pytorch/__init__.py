@@ -5,9 +5,10 @@ import re
 import torch
 
 from ...core import outcomes
+from ...core.settings import Settings
 from .collectives import GRADIENTS
 
-__all__ = ["FAILURES", "GRADIENTS"]
+__all__ = ["FAILURES", "GRADIENTS", "imported_later"]
 
 WANTED = re.compile(r"Tried to allocate [^.]*?(?:bytes|[KMGT]iB)", re.IGNORECASE)
 LOADER_ENDED = re.compile(r"^DataLoader worker")
@@ -24,3 +25,13 @@ FAILURES = (
     outcomes.Known((RuntimeError, ConnectionError), outcomes.LOST_PEER, outcomes.lost_peer),
     outcomes.Known((RuntimeError,), LOADER_ENDED, outcomes.loader_ended),
 )
+
+
+def imported_later(settings: Settings) -> tuple[str, ...]:
+    """Return the modules that PyTorch imports at a first use, which takes as long as importing PyTorch.
+
+    The first optimizer of a process imports torch._dynamo; the first compilation, or a kernel of ours, the others.
+    """
+    compiler = settings.compiler
+    inductor = ("torch._inductor.compile_fx",) if compiler.startswith("torch.compile") else ()
+    return ("torch._dynamo", *inductor, *(("triton",) if "fused" in compiler else ()))
