@@ -23,9 +23,15 @@ from pathlib import Path
 BUDGET_MB_PER_S = 200
 MEGABYTE = 1_000_000
 _LOADING_BYTES = 1 << 16
-_TAGGED = ("ngc-pytorch-convnets+mpirun", "ngc-mxnet-convnets+mpirun", "ngc-pytorch-convnets+ranks")
+_TAGGED = (
+    "ngc-pytorch-convnets+mpirun",
+    "ngc-mxnet-convnets+mpirun",
+    "ngc-pytorch-convnets+ranks",
+    "ngc-pytorch-convnets+docker",
+    "paddleclas+docker",
+)
 """``+mpirun`` is the same log with mpirun's time stamp and tag before each line, ``+ranks`` that of several ranks in
-turn; the Transformer's has colours."""
+turn, ``+docker`` that in the JSON objects of a container; the Transformer's has colours."""
 _RANKS = 8
 _IN_BLOCKS = (
     "ngc-pytorch-convnets",
@@ -80,7 +86,7 @@ _LOSSES = {"nvidia-ssd": b"Iteration: %6d, Loss function: 5.321, Average Loss: 6
 
 
 def format_names() -> tuple[str, ...]:
-    """Return every format of the catalogue, and three with mpirun's tags."""
+    """Return every format of the catalogue, and some of them with tags."""
     from trainmark.programs import formats
 
     return (*(known.name for known in formats()), *_TAGGED)
@@ -133,6 +139,8 @@ def _tagged(line: bytes, tags: str) -> list[bytes]:
     """Return a line as mpirun prints it, that of one rank or of each of several; as it is without ``tags``."""
     if not tags or not line:
         return [line]
+    if tags == "docker":
+        return [b'{"log":"%s\\n","stream":"stdout","time":"2026-05-14T09:12:33.123456789Z"}' % line]
     return [b"[1,%d]<stdout>:" % rank + line for rank in range(_RANKS)] if tags == "ranks" else [_TAG + line]
 
 

@@ -132,7 +132,7 @@ def test_a_counter_without_a_name_is_shown_by_its_values() -> None:
     loop = LOOPS["samples of a total and a percentage"]
     guess = propose_for(b"".join(piece for _, piece in stamped(_pieces(*loop))))
     assert guess is not None
-    assert any("the number that rises (576, 1216, 1856, …) counts samples" in each for each in guess.assumed)
+    assert any("the increasing number (576, 1216, 1856, …) counts samples" in each for each in guess.assumed)
 
 
 def test_a_bare_time_of_lines_of_every_nth_step_is_in_doubt() -> None:

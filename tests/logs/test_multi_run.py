@@ -23,7 +23,7 @@ _SECOND: dict[str, dict[str, Any]] = {
     "of another batch": {"pace": 2.0, "batch_per_device": 128},
     "of other settings": {"gpus": 16, "amp": True},
 }
-_UNTOLD = {"keras", "nvidia-ssd"}
+_UNTOLD = {"nvidia-ssd"}
 """Formats of which two jobs' lines in turn have nothing that shows whose they are."""
 
 
@@ -56,12 +56,25 @@ def test_a_second_run_in_the_file_is_reported(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(samples()) - _UNTOLD))
-def test_two_jobs_lines_in_turn_are_in_doubt(name: str) -> None:
+@pytest.mark.parametrize(("at_once", "ahead"), [(1, 0), (5, 0), (1, 30)])
+def test_two_jobs_lines_in_turn_are_in_doubt(name: str, at_once: int, ahead: int) -> None:
     one, other = (synthetic_log(name, _run(name, pace)).splitlines() for pace in (1.0, 1.3))
+    parts = (
+        [lines[at : at + at_once] for at in range(0, len(lines), at_once)] for lines in (one[ahead:], other)
+    )
 
-    text = "".join(f"{line}\n" for pair in zip_longest(one, other) for line in pair if line is not None)
+    lines = [line for pair in zip_longest(*parts, fillvalue=[]) for part in pair for line in part]
 
-    assert _signs(text) - _signs("\n".join(one) + "\n")
+    assert _signs("\n".join([*one[:ahead], *lines]) + "\n") - _signs("\n".join(one) + "\n")
+
+
+def test_ranks_of_keras_that_print_in_turn_are_noted(read: Reader) -> None:
+    lines = synthetic_log("keras", _run("keras", 1 / 8)).splitlines()
+
+    log = read("".join(f"{line}\n{line}\n" for line in lines), given=_FACTS)
+
+    assert "several-runs" in {problem.code for problem in log.problems}
+    assert "several-runs" not in _doubts(log)
 
 
 def _doubts(log: ParsedLog) -> dict[str, str]:

@@ -4,11 +4,13 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from conftest_logs import Reader
 
 from trainmark.logs import Facts, Severity
 from trainmark.logs.intervals import Chunk, change_of_pace, measure_timing
+from trainmark.logs.model import Column
 from trainmark.logs.plausibility import stalls, with_timing_by
 from trainmark.logs.synthetic import SampleRun
 from trainmark.measure.rules import measure_log
@@ -144,3 +146,27 @@ def test_no_record_matters_more_than_the_resolution_of_the_clock(tmp_path: Path)
 
     assert log.records.count == 21
     assert "few-records" not in {problem.code for problem in log.problems}
+
+
+@pytest.mark.parametrize("evaluated", [False, True])
+def test_late_looks_at_a_log_are_no_contradiction_of_its_rates(tmp_path: Path, *, evaluated: bool) -> None:
+    ended_s = 0.0
+    ends_s = []
+    for step in range(400):
+        ended_s += 0.01 + (2.0 if evaluated and step % 50 == 49 else 0.0)
+        ends_s.append(ended_s)
+    # A busy machine looks every 10 ms at first, then as seldom as every 90 ms.
+    looks_s = np.cumsum([0.01 * (1 + (7 * at) % 9) for at in range(1000)])
+    arrivals_s = looks_s[np.searchsorted(looks_s, ends_s)]
+    (tmp_path / "train.log").write_text(
+        "".join(
+            f"step {at} loss 2.5 step_time 10.{at % 3}0 ms samples/s 3200.{at % 7}\n" for at in range(400)
+        )
+    )
+    log = read_log(tmp_path / "train.log", guess=True)
+    timed = replace(log, records=replace(log.records, clock_s=Column.of(arrivals_s)), clock_resolution_s=0.02)
+    result = measure_log(timed)
+
+    stamps = next(one for one in result.witnesses if one.name == "time stamps")
+    assert stamps.value == pytest.approx(3200, rel=0.02)
+    assert "witnesses-disagree" not in {problem.code for problem in result.problems}

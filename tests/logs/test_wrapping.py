@@ -142,3 +142,58 @@ def test_a_line_among_others_is_read_as_it_is_alone(line: bytes, text: bytes | N
 
     plain = [b"step %d" % step for step in range(50)]
     assert read == b"\n".join([*plain, line if text is None else text, *plain]) + b"\n"
+
+
+_STRANGE = (
+    *(
+        rb"C:\\new\\",
+        rb"a \"word\"",
+        rb"\\\"",
+        rb"tab\tand \u001b[32mcolour",
+        rb"\ud83d\ude00 and \ud800",
+        "größer".encode(),
+    ),
+    *(b"a\ttab", b"\xff", rb"\x", b"", rb"two\nlines", rb"a\r", rb"back\\n", rb"\n"),
+)
+
+
+@pytest.mark.parametrize("text", _STRANGE, ids=repr)
+@pytest.mark.parametrize(
+    "form",
+    [
+        b'{"log":"%s","stream":"stdout","time":"2026-05-14T09:12:33.5Z"}',
+        b'{"log":"%s\\n","stream":"stdout","time":"2026-05-14T09:12:33.5Z"}',
+        b'{"message": "%s", "lineno": 120, "ts": 1.5e9, "exc_info": null}',
+        b'{"asctime": "2026-05-14 09:12:33", "message": "%s"}',
+        b'{"message": "%s", "labels": {"message": "another"}, "a": ["b", "c"]}',
+    ],
+    ids=["part", "docker", "numbers", "time", "nested"],
+)
+@pytest.mark.parametrize("with_times", [False, True])
+def test_strings_found_at_once_are_those_that_json_decodes(
+    form: bytes, text: bytes, *, with_times: bool
+) -> None:
+    """Lines of many outlines in turn have few of one, and are decoded as JSON."""
+    lines = [form % word for word in (*(b"step %d" % step for step in range(60)), text, *_STRANGE)]
+    others = [b'{"log": "a", "message": "b", "x%d": "c"}' % number for number in range(3 * len(lines))]
+    log = b"\n".join(lines)
+
+    def read(data: bytes) -> bytes:
+        stream, found = unwrap(io.BytesIO(data + b"\n"), with_times=with_times), b""
+        while part := stream.read(1 << 20):
+            found += part
+        return found
+
+    assert read(log) == read(b"\n".join([log, *others]))[: -len(b"a\n" * len(others))]
+
+
+@pytest.mark.parametrize("number", [b"7", b"-1.5e3", b"null", b"007", b'{"a": 7}', b'"7"', b"NaN"])
+def test_numbers_of_a_collector_may_differ_from_line_to_line(number: bytes) -> None:
+    lines = [b'{"lineno": %d, "message": "step %d"}' % (step, step) for step in range(90)]
+    lines[80] = b'{"lineno": %s, "message": "another"}' % number
+
+    found = unwrap(io.BytesIO(b"\n".join(lines) + b"\n")).read().splitlines()
+
+    assert found[79] == b"step 79"
+    assert found[80] == (lines[80] if number == b"007" else b"another")
+    assert len(found) == len(lines)

@@ -457,7 +457,7 @@ class ParsedLog:
         usual = -(-self.warmup_steps // self.step_interval)
         records = self.records
         averaged = records.average_rate is not None or records.average_time_s is not None
-        if records.step is None or usual < 2 or averaged or self.uses_clock:
+        if records.step is None or not records.count or usual < 2 or averaged or self.uses_clock:
             return usual
         passed = records.step.array(0, usual + 1)
         passed = passed - passed[0] >= self.warmup_steps

@@ -1,4 +1,4 @@
-"""Plausibility checks of a parsed log, made before a number is computed from it.
+"""Plausibility checks of a parsed log, made before a number is computed from it; the work of steps that are unlike.
 
 Each check returns problems: a code, a sentence with the effect on the number, and a severity. They are about single
 figures, and about the times of steps: stalls, changes of pace, implausibly fast steps, clock jumps, contradictions of
@@ -21,10 +21,12 @@ from trainmark.logs.intervals import (
     last_digit,
     measure_timing,
     missing_and_duplicate_records,
+    steps_covered,
     steps_since_restart,
 )
 from trainmark.logs.model import (
     MOST_OF_A_NOTE,
+    Column,
     Facts,
     Floats,
     Meaning,
@@ -34,6 +36,7 @@ from trainmark.logs.model import (
     Scope,
     Severity,
     Status,
+    differences,
     in_step,
     median,
 )
@@ -63,6 +66,13 @@ MOST_UNTIMED = 0.2
 """Largest untimed share of the clock's time if records cover only the last steps of an interval."""
 _MANY = 0.05
 """Largest share of outliers of a run whose pace changes."""
+WORK_VARIES = "work-varies"
+_HEAD = 4096
+_FEWEST_VARYING = 20
+_PAUSE = 10
+"""A record that takes as many times the median takes that long, whatever else the program did meanwhile."""
+_SURELY, _WORK_MATTERS = 5.0, 0.02
+"""Standard errors of a slope above 0, and the least change of the number by another work of the steps."""
 
 
 def check_plausibility(log: ParsedLog) -> ParsedLog:
@@ -458,7 +468,7 @@ def _fast(pace: Pace, change: Change | None) -> Iterator[Problem]:
     if share > MATTERS:
         more = f" (and {fast.count - 1} more)" if fast.count > 1 else ""
         sentence = (
-            f"record {fast.record}{more} took only {fast.took / fast.usual:.3g} times the usual time, which is "
+            f"record {fast.record}{more} took {fast.took:.3g} s instead of the usual {fast.usual:.3g} s, which is "
             f"implausibly fast; it raises the rate by {share:.1%}"
         )
         yield Problem("too-fast", sentence, last_record=fast.last)
@@ -505,3 +515,64 @@ def _between(log: ParsedLog, typical: float) -> str:
             f"batch of {batch}: the rate, batch, number of devices or steps is wrong"
         )
     return f"the clock time between two records is {typical:.3g} times the time that the records report"
+
+
+def with_varying_work(log: ParsedLog) -> ParsedLog:
+    """Return the log with the work of each record, rate x time, if that of a step varies: padding, packing, a ramp.
+
+    The time is the printed one of a step, else that of the clock since the record before. Equal steps have a low rate
+    where they take long; where both rise, a step that takes longer does more, and its rate counts for more work.
+    """
+    records = log.records
+    is_of_records = log.meaning is Meaning.INTERVAL and records.average_rate is None and log.own_run is None
+    is_counted = records.samples is not None or records.consumed is not None or log.counts_samples
+    if records.rate is None or is_counted or not is_of_records or not _varies(log):
+        return log
+    samples = Column()
+    for start in range(0, records.count, _BLOCK):
+        stop = min(start + _BLOCK, records.count)
+        samples.append(records.rate.array(start, stop) * _seconds(log, start, stop))
+    sentence = (
+        "lines with a higher rate took longer, so the work of a step varies (as with padding, packing or a ramp of the "
+        "batch): each line counts by its rate x time"
+    )
+    problem = Problem(WORK_VARIES, sentence, Severity.NOTE)
+    return replace(log, records=replace(records, samples=samples), problems=(*log.problems, problem))
+
+
+def _varies(log: ParsedLog) -> bool:
+    """Return whether rate and time of the first records show that they are of different work."""
+    records = log.records
+    assert records.rate is not None
+    stop = min(_HEAD, records.count)
+    rate, seconds = records.rate.array(0, stop), _seconds(log, 0, stop)
+    known = (rate > 0) & (seconds >= 0) & np.isfinite(rate * seconds)
+    if np.count_nonzero(known) < _FEWEST_VARYING:
+        return False
+    rate, seconds = rate[known], seconds[known]
+    took = np.minimum(seconds, _PAUSE * median(seconds))
+    if not took.sum() > 0 or abs((rate * took).sum() / took.sum() * (1 / rate).mean() - 1) <= _WORK_MATTERS:
+        return False
+    higher, longer = np.log(rate) - np.log(rate).mean(), took / took.mean() - 1
+    square = (higher**2).sum()
+    slope = (higher * longer).sum() / square
+    left = longer - slope * higher
+    return bool(slope > _SURELY * np.sqrt((left**2).sum() / (len(left) - 2) / square))
+
+
+def _seconds(log: ParsedLog, start: int, stop: int) -> Floats:
+    """Return the time of all steps of the records ``start`` … ``stop``; NaN where it is unknown."""
+    records = log.records
+    if records.step_time_s is not None:
+        times = records.step_time_s.array(start, stop)
+        if records.step is None:
+            return times
+        from_zero = counts_from_zero(records)
+        return times * steps_covered(records.step, start, stop, log.step_interval, from_zero=from_zero)
+    if records.clock_s is None:
+        return np.full(stop - start, np.nan)
+    first = max(start - 1, 0)
+    passed = differences(records.clock_s.array(first, stop))
+    if records.epoch is not None:
+        passed = np.where(differences(records.epoch.array(first, stop)) == 0, passed, np.nan)
+    return passed if start else np.concatenate(([np.nan], passed))

@@ -61,7 +61,7 @@ from trainmark.logs.other_lines import (
     start_problems,
     unknown_format_log,
 )
-from trainmark.logs.plausibility import check_plausibility, with_settled_meaning
+from trainmark.logs.plausibility import check_plausibility, with_settled_meaning, with_varying_work
 from trainmark.logs.records import HEAD_BYTES, Counters, LogCollector, Read, read_records
 
 _LARGEST_BLOCK_BYTES = 30 << 20
@@ -187,7 +187,7 @@ def conclude(
             log = conclude_log(
                 collected, name, read_hints(name), given or Facts(), damage, in_progress=in_progress
             )
-            return check_plausibility(with_settled_meaning(log))
+            return check_plausibility(with_varying_work(with_settled_meaning(log)))
     except Exception as error:
         return _beyond(collected, name, error)
 

@@ -351,30 +351,39 @@ def first_of_each(records: Records) -> Records:
 def copy_deviation(records: Records, copies: int) -> float:
     """Return the median relative difference in speed between the ``copies`` of a record.
 
+    If some records lack their speed, as lines of two runs in turn leave one without, their times of a step count too.
     Without a speed it is that of the times from the first to the last step; 0 if these are short, or not printed.
     """
-    column = _speed(records)
-    timed = records.clock_s if column is None else column
-    if timed is None:
+    speeds = _speeds(records)
+    timed = speeds[:1] if speeds and np.isfinite(speeds[0].array(0, _BLOCK)).all() else speeds
+    if not timed and records.clock_s is None:
         return 0.0
     keys = _sample(records)
     order = np.argsort(keys, kind="stable")
     _, first, size = np.unique(keys[order], return_index=True, return_counts=True)
     places = first[size == copies][:, None] + np.arange(copies)
-    values = timed.array(0, len(keys))[order][places]
-    if column is None:
-        values = values[-1:] - values[:1]
-        values = values[(values > _LEAST_SPAN_S).all(axis=1)]
-    values = values[(values > 0).all(axis=1)]
-    return median(values.max(axis=1) / values.min(axis=1)) - 1 if len(values) else 0.0
+    found = []
+    for column in timed or filter(None, [records.clock_s]):
+        values = column.array(0, len(keys))[order][places]
+        if not timed:
+            values = values[-1:] - values[:1]
+            values = values[(values > _LEAST_SPAN_S).all(axis=1)]
+        values = values[(values > 0).all(axis=1)]
+        found.append(median(values.max(axis=1) / values.min(axis=1)) - 1 if len(values) else 0.0)
+    return max(found)
 
 
 def _alternation(records: Records) -> float:
     """Return by how much every second of the records, which have no counter, is slower; 0 if the others are as slow."""
-    speed = _speed(records)
-    if speed is None or records.step is not None or records.epoch is not None or len(speed) < _FEWEST_IN_TURN:
+    speeds = _speeds(records)
+    if (
+        not speeds
+        or records.step is not None
+        or records.epoch is not None
+        or len(speeds[0]) < _FEWEST_IN_TURN
+    ):
         return 0.0
-    values = speed.array(0, _SAMPLE)
+    values = speeds[0].array(0, _SAMPLE)
     middles = [median(values[at::2]) for at in (0, 1)]
     if not min(middles) > 0:
         return 0.0
@@ -383,11 +392,9 @@ def _alternation(records: Records) -> float:
     return difference if difference > max(_COPY_DEVIATION, _SPREADS * spread) else 0.0
 
 
-def _speed(records: Records) -> Column | None:
-    """Return the column of the speeds or the times of steps; None if the records have none."""
-    return next(
-        (c for c in (records.rate, records.step_time_s, records.average_time_s) if c is not None), None
-    )
+def _speeds(records: Records) -> list[Column]:
+    """Return the columns of the speeds and the times of steps."""
+    return [c for c in (records.rate, records.step_time_s, records.average_time_s) if c is not None]
 
 
 def _names(records: Records) -> list[str]:
@@ -473,8 +480,9 @@ def read_records(collected: LogCollector, known: Format) -> Read:
     lines = Records()
     if known.transform is not None and collected.counts:
         lines = _lines_of(collected.columns[_main_rank(collected)])
-    lines, copies = (lines, count(lines).copies) if lines.count else (records, counters.copies)
-    problems += conflicting_copies(known, lines, copies)
+    # Lines of two runs in turn may be joined to the wrong record: then the records alone show that they are of two.
+    of_lines = conflicting_copies(known, lines, count(lines).copies) if lines.count else ()
+    problems += (*of_lines,) or conflicting_copies(known, records, counters.copies)
     if counters.copies > 1:
         records = first_of_each(records)
         problems.append(
@@ -635,9 +643,7 @@ def conflicting_copies(known: Format, records: Records, copies: int) -> Iterator
             yield Problem(SEVERAL_RUNS, sentence)
         return
     deviation = copy_deviation(records, copies)
-    is_of_all = (
-        known.scope is Scope.GLOBAL and known.meaning is Meaning.INTERVAL and _speed(records) is not None
-    )
+    is_of_all = known.scope is Scope.GLOBAL and known.meaning is Meaning.INTERVAL and bool(_speeds(records))
     if deviation > (_COPY_DEVIATION if is_of_all else _SAMPLE_DEVIATION):
         alike = "that of all devices" if known.scope is Scope.GLOBAL else "about that of the others"
         sentence = (

@@ -73,6 +73,8 @@ _OF_THE_WINDOW = frozenset(
     }
 )
 """Codes of doubts about how even and how long the measured window is; the others are about the work in it."""
+_OF_A_PRINTED_SHARE = frozenset({"impossible-mfu", "mfu-of-another-peak"})
+"""Codes of doubts about the MFU that a program prints, which no throughput is computed from."""
 
 
 def judge_steadiness(
@@ -437,8 +439,11 @@ def _times_by_clock(log: ParsedLog, skipped: int) -> tuple[int, Floats]:
 
 
 def log_suspicions(problems: Iterable[Problem]) -> Iterator[Suspicion]:
-    """Yield the doubts among the problems of a log: about the measured window, or about its work."""
+    """Yield the doubts among the problems of a log: about the measured window, or about its work.
+
+    A wrong MFU that the program prints is neither: nanoGPT divides by an A100's peak on every GPU.
+    """
     for problem in problems:
-        if problem.severity is Severity.DOUBT:
+        if problem.severity is Severity.DOUBT and problem.code not in _OF_A_PRINTED_SHARE:
             about = About.WINDOW if problem.code in _OF_THE_WINDOW else About.WORK
             yield Suspicion(code=problem.code, sentence=problem.message, about=about)

@@ -260,10 +260,10 @@ def read_log(path: str | Path, given: Facts | None = None, *, guess: bool = Fals
     silent = parsed.status in (Status.UNKNOWN, Status.EMPTY) and Path(path).name == LOG
     if silent and (recorded := _as_recorded(parsed, Path(path).parent / OUTCOME)) is not parsed:
         return recorded
-    return _guessed(parsed, path, given) if guess and _may_be_guessed(parsed) else parsed
+    return _guessed(parsed, path, given) if guess and may_be_guessed(parsed) else parsed
 
 
-def _may_be_guessed(parsed: ParsedLog) -> bool:
+def may_be_guessed(parsed: ParsedLog) -> bool:
     """Return whether no known format reads a record of the log, and the run did not print a result.
 
     A log of an unknown program with an error may go on after it: the run was started again.
@@ -319,7 +319,7 @@ def read_stream(
         buffered = cast(BinaryIO, BufferedReader(recording, PIECE_BYTES))
         parsed = logs.read_stream(buffered, known_formats(), name, given, recording.discard)
         copy = recording.replay()
-        if copy is None or not _may_be_guessed(parsed):
+        if copy is None or not may_be_guessed(parsed):
             return parsed
         from trainmark.logs.guess.reading import explain_unknown, read_guessed
 

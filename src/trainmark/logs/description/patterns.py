@@ -107,7 +107,7 @@ _SPECIAL = {
     "step_duration": (
         r"(?:(?P<step_time_h>\d+):)?(?P<step_time_m>\d+):(?P<step_time_s>\d\d(?:\.\d+)?)(?=[^\d.:])"
     ),
-    "bar": rf"\d+%\|[^|\n]*\| *(?P<step>\d+)/\d+ \[{_ELAPSED}<[^\n]*?[\],]",
+    "bar": rf"\d+%\|[^|\n]*\| *(?P<step>\d+)/\d+ ?\[{_ELAPSED}<[^\n]*?[\],]",
     "number": rf"(?:{NUMBER})",
     "text": r"[^\n]*?",
 }

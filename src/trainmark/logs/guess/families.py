@@ -29,7 +29,10 @@ _UNITS = (
     ("tokens/s", r"(?:tok(?:en)?s?|words?|w|t)"),
     ("images/s", r"(?:im(?:a)?g(?:e)?s?)"),
     ("sequences/s", r"(?:seq(?:uence)?s?|sentences?)"),
-    ("samples/s", r"(?:samples?|examples?|ex|items?|rows?|records?|points?|ins(?:tances?)?)"),
+    (
+        "samples/s",
+        r"(?:samples?|examples?|ex|items?|rows?|records?|points?|rays?|videos?|clips?|ins(?:tances?)?)",
+    ),
 )
 COUNTED = r"(?:tok(?:en)?s?|samples?|images?|imgs?|seqs?|words?|frames?)"
 _DEVICE = r"(?:gpu|device|card|chip|npu|rank|core)"
@@ -43,7 +46,7 @@ _AMBIGUOUS_RATE = re.compile(r"(?:^|\W)sps\W*$")
 """Samples per second, or steps."""
 _IMAGES = re.compile(r"(?:^|\W)imps\W*$")
 _NAMES_OF_RATES = (("tokens/s", _BARE_RATE), ("samples/s", _AMBIGUOUS_RATE), ("images/s", _IMAGES))
-_FRAMES = re.compile(r"(?:^|\W)fps(?: (?:total|step|train\w*))?\W*$")
+_FRAMES = re.compile(r"(?:^|\W)fps(?:[ /](?:total|step|train\w*))?\W*$")
 _THROUGHPUT = re.compile(rf"(?:^|[\W_])(?:throughput|speed|ips){_OF_ONE}\W*$")
 _OTHER_RATE = re.compile(r"[a-z]+(?:/s(?:ec(?:ond)?)?|ps)|tflops?")
 """The unit of what no training counts: bytes, requests, floating-point operations."""
@@ -179,7 +182,9 @@ _ARROW = re.compile(rb"\xe2(?:\x86[\x90-\xbf]|\x87[\x80-\xbf]|\x96[\xa0-\xbf]|\x
 LAPSE = "\x0f"
 """Stands for a duration in letters, such as an ETA, which is not read: ``1h2m``, ``3m 12s``, ``1s234ms``."""
 _LAPSE_BYTES = LAPSE.encode()
-_LAPSE = re.compile(rb"(?<![\w.])\d+(?:d ?\d+h|h ?\d+m|m ?\d+s|s ?\d+ms)[\dhms]*(?![\w.])")
+_LAPSE = re.compile(
+    rb"(?<![\w.])\d+(?:d ?\d+h|h ?\d+m|m ?\d+s|s ?\d+ms| h, \d+ m(?:, \d+ s)?| m, \d+ s)[\dhms]*(?![\w.])"
+)
 STAMPED = "\x1a"
 """Stands for a line's date stamp in the text between its numbers."""
 _STAMPED = STAMPED.encode()
@@ -187,9 +192,15 @@ _RULE = re.compile("[\u2500-\u257f]")
 """Characters of which boxes and tables are drawn."""
 _UNIT_OF_CELL = re.compile(rb"^ ?(?:[KMGBkmg]|m?s|it/s)(?![\w/])")
 """The unit behind a number of a table, which is no word beside it."""
+_CELLS = re.compile(rb" {2,}|\t")
+_CELL_OF_NUMBERS = re.compile(rb"\x0f|[-+\d.,]+(?: ?(?:\(\d[\d.]*%\)|[A-Za-z/]{1,6}))?")
+"""A cell with a number, and its unit or a share of a whole, or with a duration in letters."""
+_SHARE = re.compile(r" *\(%[^()]*\)$")
+"""Behind the name of a number that has a share of a whole behind it: ``Step (% Done)``."""
+_NO_WORD = " "
 _COLUMN = re.compile(r"\s*\|\s*|\t|,\s*|\s+")
-_KILO = re.compile(rf"(?:^|[\W_])k(?= ?(?:{COUNTED}|t)(?:/|ps\b| per ))")
-"""The letter for thousands at the beginning of a name: ``Kt/s=16.4``."""
+_KILO = re.compile(rf"(?:^|[\W_])k(?= ?(?:{COUNTED}|t)(?:/|ps\b| per ))| ?[(\[](?:k|(?:in )?thousands)[)\]]")
+"""The letter for thousands at the beginning of a name, or a word for them in brackets: ``Kt/s=16.4``, ``tok/s (k)``."""
 _UNIT = re.compile(
     rf" ?(?:[KMGBkmg](?: (?=[A-Za-z]+/)|(?={COUNTED}(?:/|ps\b))))?"
     r"([A-Za-z]+(?: per [A-Za-z]+){1,2}|(?:m?s|sec(?:ond)?s?) (?:step|iter(?:ation)?|it|batch|update)(?= *(?:[,;|)]|$))"
@@ -211,7 +222,7 @@ _MOST_COLUMNS = 64
 _PROGRESS_BAR = re.compile(
     rb"^(?P<service>[\w.-]{1,40} +\| )?(?P<stamp>"
     + STAMP
-    + rb" ?)?(?:(?P<words>[^\n]*?) *\d+%\|[^|\n]*\| *(?P<step>\d+)/(?P<total>\d+) \[(?P<elapsed>[\d:]+)<"
+    + rb" ?)?(?:(?P<words>[^\n]*?) *\d+%\|[^|\n]*\| *(?P<step>\d+)/(?P<total>\d+) ?\[(?P<elapsed>[\d:]+)<"
     rb"| *(?P<drawn>\d+)/\d+ (?:\[[=>.]*\] |(?:\xe2\x94\x81)+ ).*/step\b)",
     re.MULTILINE,
 )
@@ -487,11 +498,29 @@ def families(text: bytes) -> Iterator[Family]:
     for key, rows in sorted(groups.items(), key=lambda item: len(item[1]), reverse=True):
         if len(rows) >= FEWEST:
             above = lines[max(rows[0].at - _ABOVE, 0) : rows[0].at]
-            yield _family(rows, _headings(key, len(rows[0].values), above))
+            words = _headings_of_cells(lines[rows[0].at], above) or _headings(key, len(rows[0].values), above)
+            yield _family(rows, words if len(words) == len(rows[0].values) else [])
 
 
 def _without_bar(match: re.Match[bytes]) -> bytes:
     return b"||" if match[0].startswith(b"|") else _BAR_BYTES
+
+
+def _headings_of_cells(row: bytes, above: list[bytes]) -> list[str]:
+    """Return the words above the first number of each cell of a row, and none for its others: ``10 (0.1%)   45 ms``.
+
+    Empty unless two blanks or more are between cells, and some cell has a unit or several numbers.
+    """
+    cells = _CELLS.split(_LAPSE.sub(_LAPSE_BYTES, row.strip()))
+    if len(cells) < FEWEST - 1 or not all(map(_CELL_OF_NUMBERS.fullmatch, cells)):
+        return []
+    counts = [len(_NUMBER.findall(cell)) for cell in cells]
+    for line in reversed(above):
+        words = [_SHARE.sub("", word.decode("utf-8", "replace")) for word in _CELLS.split(line.strip())]
+        if len(words) == len(cells) and all(re.search("[A-Za-z]", word) for word in words):
+            pairs = zip(words, counts, strict=True)
+            return [word if first else _NO_WORD for word, count in pairs for first in [True, False][:count]]
+    return []
 
 
 def _headings(key: bytes, columns: int, above: list[bytes]) -> list[str]:
@@ -500,7 +529,10 @@ def _headings(key: bytes, columns: int, above: list[bytes]) -> list[str]:
         return []
     for line in reversed(above):
         heading = _RULE.sub("|", line.decode("utf-8", "replace")).strip("| \t\r")
-        parts = heading.split("|") if "|" in heading else _COLUMN.split(heading)
+        if "|" in heading or heading.count(",") == columns - 1 > 0:
+            parts = heading.split("|" if "|" in heading else ",")
+        else:
+            parts = _COLUMN.split(heading)
         words = [word.strip() for word in parts if word.strip()]
         if len(words) == columns and all(re.search("[A-Za-z]", word) for word in words):
             return words
@@ -663,7 +695,7 @@ def guess_bar(text: bytes) -> Guess | None:
     before = re.escape(words).replace(_COUNT, r"\d+").replace("\\ ", " +") + (" *" if words else "")
     start = " *" if bar.is_whole and (is_stamped or not bar.stamps) else ".*?"
     records = (
-        rf"{{stamp}}{start}{before}\d+%\|[^|\n]*\| *{{step}}/\d+ \["
+        rf"{{stamp}}{start}{before}\d+%\|[^|\n]*\| *{{step}}/\d+ ?\["
         if is_stamped
         else rf"^{start}{before}{{bar}}"
     )

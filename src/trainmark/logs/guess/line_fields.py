@@ -1,5 +1,6 @@
 """Fields of a family of lines: which number counts, and what the others are, by their words and by consistency."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -33,7 +34,7 @@ SECONDS = {"step_time_s": 1.0, "step_time_ms": 1e-3, "step_time_us": 1e-6}
 """Fields of a step's time, and how many seconds their unit has."""
 _OF_CLOCKS = {"clock_s": 1.0, "clock_ms": 1e-3}
 """Fields of the time since the start, and how many seconds their unit has."""
-_NAMES_OF_STAMPS = ("", "ts", "timestamp", "time", "unix", "created")
+_NAMES_OF_STAMPS = ("", "ts", "timestamp", "time", "unix", "created", "wall time", "wall_time")
 _EARLIEST_S, _LATEST_S = 1.2e9, 2.4e9
 """Seconds since 1970: the years 2008 to 2046."""
 _SEPARATORS = tuple("|,;()[]{}")
@@ -43,7 +44,8 @@ _CLEARLY = 0.5
 """A figure follows the clock more closely than another if its ratio to the clock varies by less than this share."""
 """Deviation of a rate times a time from 1 up to which both are of the same steps; averages lag behind."""
 
-
+_REMARK = re.compile(r" ?[([][a-z ]+[])](?=[ :=]*$)")
+"""What a name has in brackets at its end: ``tok/s (per GPU)``."""
 _SEVERAL = 2
 _MOST_RUNS = 8
 _FEWEST_MEANS = 8
@@ -266,10 +268,13 @@ def units_behind(family: Family) -> list[str]:
     units = [place.unit for place in family.places]
     for at in reversed(range(len(units) - 1)):
         place = family.places[at]
-        between = place.after.strip(" \t|,;[](){}").lower()
+        # The letter for thousands is a part of the word: "loss 0.08 ktok/s 12".
+        after = place.after.strip().lower().removeprefix(place.suffix.lower()).lstrip()
+        after = _REMARK.sub("", after)
+        between = after.strip(" \t|,;[](){}")
         if not units[at] or between.rstrip(" :=") != units[at] or not _means_speed("", units[at]):
             continue
-        if place.after.strip().lower() != between and place.after.strip().lower().startswith(between):
+        if after != between and after.startswith(between):
             continue  # a separator behind the word: "2.0 it/s, 40"
         # The next number needs the word as its name, unless it has a unit too; a plain "speed" needs it as its unit.
         named = meaning_of(place.name, "")
@@ -301,6 +306,13 @@ def counts_without_time(family: Family) -> bool:
     _, of_epochs = _counters_of_epochs(family)
     return bool(of_epochs) or any(
         _is_named(family, at) and _is_counter(place) for at, place in enumerate(family.places)
+    )
+
+
+def has_other_batches(family: Family) -> bool:
+    """Return whether lines count steps of different batches, whose times alone are no speed."""
+    return counts_without_time(family) and any(
+        is_batch_name(place.name) and _differs(place.values) for place in family.places
     )
 
 

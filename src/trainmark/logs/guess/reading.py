@@ -29,7 +29,6 @@ from trainmark.logs.guess.families import (
     blocks,
     families,
     guess_bar,
-    is_of_all,
     meaning_of,
     unit_of_counter,
 )
@@ -40,20 +39,32 @@ from trainmark.logs.guess.line_fields import (
     counts_without_time,
     find_fields,
     has_loss,
+    has_other_batches,
     has_rate,
     has_speed_alone,
     is_of_a_total,
     units_behind,
     with_own_clock,
 )
-from trainmark.logs.intervals import measure_timing
+from trainmark.logs.guess.whose_rate import (
+    CLOSE,
+    DIFFERENT,
+    FIRST_RECORDS,
+    WHOSE,
+    of_ranks,
+    of_tagged_ranks,
+    print_own,
+    tagged_ranks_differ,
+    twins_differ,
+    whose_rate,
+    with_rate_of,
+)
 from trainmark.logs.lines.transport import DamagedError, longest_rank, strip_colours, unpack
 from trainmark.logs.lines.wrapping import unwrap
-from trainmark.logs.model import Floats, Scope, Witness, median
+from trainmark.logs.model import Floats, Witness, median
 from trainmark.logs.records import HEAD_BYTES
 from trainmark.printable import significant
 
-_CLOSE = 0.05
 _OF_TEXT = ("tokens/s", "words/s")
 """Units of which a sample has many."""
 _SENTENCES = {
@@ -66,7 +77,6 @@ _SENTENCES = {
 }
 """What is assumed of a number, by its field, for those that need no more than this."""
 _UNITS_OF_TIME = ("s", "sec", "secs", "seconds", "ms")
-_OF = {"device": "one device", "node": "the devices of one node", "all": "all devices"}
 _LONGEST_HEAD = 1e9
 """More lines than any part of a log that is guessed from."""
 _OF_A_STEP = re.compile(r"step|batch|iter|update")
@@ -79,7 +89,14 @@ _OF_BOTH = 10
 """Lines with words of training and of other work, such as a validation by ``train.py:7``, are used after others."""
 _OF_A_PART = re.compile(r"\bmicro[ _-]?(?:batch|step)", re.IGNORECASE)
 """In the lines of each micro-batch, which are used only if no line is of a whole step."""
+_ACCUMULATION = re.compile(
+    rb"(?i)(?<![a-z])grad(?:ient)?[_-]?accum(?:ulation)?(?:[_-]?steps)?['\"]?\s*[:= ]\s*(\d{1,9})\b"
+)
+_BATCH = re.compile(rb"(?i)batch(?:[_-]?size)?['\"]?\s*[:= ]\s*(\d{1,9})\b")
+"""How programs state the micro-batches of a step, and a batch."""
 _BARE_BAR = "||"
+_ANY_LAPSE = r"\d+ ?(?:ms|[dhms])(?:,? ?\d+ ?(?:ms|[dhms]))*"
+"""A duration in letters, also one of a single unit, in the place of one of several."""
 _IS_BAR = re.compile(r"#%\|\|")
 """A progress bar in the text of a family, whose numbers are left out."""
 _BEFORE = 24
@@ -87,8 +104,6 @@ _BEFORE = 24
 _POWERS_OF_A_BATCH = 32
 """Programs print after 10, 50 or 100 steps; a rise that this divides is one of samples, such as 10 batches of 64."""
 _FEWEST_OF_A_BATCH = 2
-_FIRST_RECORDS = 4096
-_DIFFERENT = "as the ranks print different ones"
 _LEAST_BATCH = 16
 NAME = "guessed"
 
@@ -154,6 +169,12 @@ def find_untimed(text: bytes) -> str | None:
     return next(map(_shown, untimed), None)
 
 
+def find_other_batches(text: bytes) -> str | None:
+    """Return the beginning of lines that count steps of different batches, without a speed; None if none does."""
+    found = (one for one in families(text) if not _is_other_work(one) and has_other_batches(one))
+    return next(map(_shown, found), None)
+
+
 def find_uncounted(text: bytes) -> str | None:
     """Return the beginning of the lines of a training with a speed or a time, but no counter of steps; None if none."""
     uncounted = (one for one in families(text) if not _is_other_work(one) and has_speed_alone(one))
@@ -177,8 +198,8 @@ def _with_twins(guess: Guess, family: Family, fields: Fields, known: Sequence[Fa
     if not twins:
         return guess
     ranks = [one for one in twins if _without_digits(one) == _without_digits(family)]
-    if ranks and guess.document["rate_of"] == "all" and _twins_differ(family, ranks[0], fields):
-        guess = _with_rate_of(guess, "device", _DIFFERENT)
+    if ranks and guess.document["rate_of"] == "all" and twins_differ(family, ranks[0], fields):
+        guess = with_rate_of(guess, "device", DIFFERENT)
     sentence = (
         of_ranks(len(ranks) + 1, rated=has_rate(fields) and guess.document["rate_of"] == "all")
         if ranks
@@ -187,24 +208,8 @@ def _with_twins(guess: Guess, family: Family, fields: Fields, known: Sequence[Fa
     return replace(guess, assumed=(*guess.assumed, sentence))
 
 
-def _twins_differ(family: Family, twin: Family, fields: Fields) -> bool:
-    """Return whether the lines of two ranks have different rates, at the same places."""
-    return any(
-        one.field == "rate"
-        and not is_of_all(family.places[at].name)
-        and _differ(np.stack((family.places[at].values, twin.places[at].values), axis=1).ravel(), 2)
-        for at, one in fields.meant.items()
-    )
-
-
 def _without_digits(family: Family) -> str:
     return re.sub(r"\d+", "", family.text)
-
-
-def of_ranks(count: int, *, rated: bool) -> str:
-    """Return what is assumed of a log of several ranks, which may print their own rates."""
-    either = f" (if each prints its own rate, all are {count} times as fast)" if rated else ""
-    return f"{count} ranks print each step, and the line of the first one stands for all of them{either}"
 
 
 def _shown(family: Family) -> str:
@@ -269,8 +274,9 @@ def _propose(family: Family, fields: Fields, record: Mapping[str, Any] | None = 
     unit = stated or counted or "samples/s"
     rates = [one for one in fields.meant.values() if one.field in ("rate", "steps_per_s")]
     copies = _copies(family.places[fields.counter].values)
-    per_device = any(one.per_device for one in rates if one.field == "rate") or _print_own(
-        family, fields, copies
+    of_samples = [one for one in rates if one.field == "rate"]
+    per_device = any(one.per_device for one in of_samples) or (
+        copies > 1 and bool(of_samples) and print_own(family, fields, copies)
     )
     scope = "device" if per_device else "node" if any(one.per_node for one in rates) else "all"
     document = {
@@ -332,25 +338,6 @@ def _copies(values: Floats) -> int:
     return int(median(np.diff(np.append(starts, len(values)))))
 
 
-def _print_own(family: Family, fields: Fields, copies: int) -> bool:
-    """Return whether the ``copies`` of each line have different rates, as ranks print that count their own samples."""
-    steps = family.places[fields.counter].values
-    groups = np.split(steps, np.flatnonzero(np.diff(steps)) + 1)
-    if copies < 2 or fields.counts_epochs or any(len(group) != copies for group in groups[:-1]):
-        return False
-    return any(
-        one.field == "rate"
-        and not is_of_all(family.places[at].name)
-        and _differ(family.places[at].values, copies)
-        for at, one in fields.meant.items()
-    )
-
-
-def _differ(rates: Floats, copies: int) -> bool:
-    rows = rates[: len(rates) - len(rates) % copies].reshape(-1, copies)
-    return float(np.mean(rows.min(axis=1) < rows.max(axis=1))) > 1 - _CLOSE
-
-
 def _begins_line(family: Family, fields: Fields) -> bool:
     """Return whether a pattern may begin with the line: its text before the first number is short, and that is read.
 
@@ -382,7 +369,7 @@ def _words_pattern(family: Family, fields: Fields) -> str:
         before = _escaped(
             _without_suffix(place.before, parts[-1]) if adjacent else place.before, whole=adjacent
         )
-        field = _field(_name(at, fields), place) if _is_read(at, fields) else "-?{number}"
+        field = _field(_name(at, fields), place) if _is_read(at, fields) else _unread(place)
         # Without a text before it, any number between would do: the unit behind tells which one it is.
         is_bare = not (before or adjacent or _is_read(at + 1, fields))
         parts += [gap, before, field]
@@ -419,7 +406,7 @@ def _row_pattern(family: Family, fields: Fields) -> str:
     for at, place in enumerate(family.places):
         before = _without_suffix(place.before, parts[-1])
         parts += [_spaced(before)] if at or before.strip() else []
-        parts.append(_field(_name(at, fields), place) if _is_read(at, fields) else "-?{number}")
+        parts.append(_field(_name(at, fields), place) if _is_read(at, fields) else _unread(place))
     after = _without_suffix(family.places[-1].after, parts[-1]).strip()
     return "".join(parts) + (" *" + _escape(after[:1]) if after else r"\s")
 
@@ -456,6 +443,11 @@ def _field(name: str, place: Place) -> str:
     return f"{{{name}{place.grouping if name in ('rate', 'step', 'consumed') else ''}}}"
 
 
+def _unread(place: Place) -> str:
+    """Return the pattern of a number that is passed over."""
+    return r"[\d:.]+" if place.is_duration else "-?{number}"
+
+
 def _escaped(before: str, *, whole: bool) -> str:
     text = before.rpartition(STAMPED)[2]
     # A number in brackets may be filled up with blanks.
@@ -478,14 +470,14 @@ def _escape(text: str) -> str:
         .replace("\\:", ":")
         .replace(SIGN, r"[^\x00-\x7f]+")
         .replace(BAR, r"[^\d\n]+")
-        .replace(LAPSE, r"[\d dhms]+")
+        .replace(LAPSE, _ANY_LAPSE)
     )
 
 
 def _nameless(values: Floats) -> str:
     """Return words for a counter without a name: its first values show which number of the line it is."""
     shown = ", ".join(f"{value:g}" for value in dict.fromkeys(values[:_SHOWN_VALUES].tolist()))
-    return f"the number that rises ({shown}, …)"
+    return f"the increasing number ({shown}, …)"
 
 
 _SHOWN_VALUES = 3
@@ -520,7 +512,7 @@ def _assumptions(family: Family, fields: Fields, unit: str, scope: str) -> Any:
         if found.since_start:
             yield f"{label} is the mean since the start: the difference of two lines gives the steps between them"
         if found.field == "rate":
-            yield f"{label} is {unit} of {_OF[scope]}"
+            yield f"{label} is {unit} of {WHOSE[scope]}"
         elif found.since_start:
             continue
         elif words := _SENTENCES.get(found.field):
@@ -569,7 +561,7 @@ def _agreement(family: Family, fields: Fields) -> str | None:
     scale = SECONDS[fields.meant[time].field] * _SUFFIXES.get(suffix, 1.0)
     work = family.places[rate].values * family.places[time].values * scale
     middle = median(work)
-    if middle > 0 and median(np.abs(work / middle - 1)) < _CLOSE:
+    if middle > 0 and median(np.abs(work / middle - 1)) < CLOSE:
         # Runs of one program have one sentence: a fourth digit is that of the run.
         return (
             f"rate x time is constant (about {significant(float(middle), 3)}), so both are of the same steps"
@@ -618,19 +610,22 @@ def read_guessed(
         given = _merge_given(given, unknown, known.unit)
     log = _read(stream, known, unknown.log, given)
     better = None
-    if whose := _whose_rate(log):
-        better = _with_rate_of(guess, whose)
+    has_rates, has_ranks = log.records.rate is not None, len(log.tagged_ranks()) > 1
+    if has_rates and (log.facts.gpus or 1) > 1 and (whose := whose_rate(log)):
+        better = with_rate_of(guess, whose)
     elif guess.is_bar and _has_whole_batches(log):
         better = _with_samples(guess)
-    elif _tagged_ranks_differ(log):
-        better = _with_rate_of(guess, "device", _DIFFERENT)
+    elif has_rates and has_ranks and tagged_ranks_differ(log):
+        better = with_rate_of(guess, "device", DIFFERENT)
     if better is not None:
         guess = better
         log = _read(stream, proposed_format(guess), unknown.log, given)
     is_readable = log.status is Status.OK or (log.status is Status.INVALID and log.records.count)
     if not is_readable or log.records.count < guess.lines // 2:
         return None
-    assumed = "; ".join((*guess.assumed, *_of_tagged_ranks(log)))
+    stream.seek(0)
+    of_parts = _of_micro_batches(log, _head_of(stream))
+    assumed = "; ".join((*guess.assumed, *(of_tagged_ranks(log) if has_ranks else ()), *of_parts))
     what = (
         "no known program prints these lines"
         if recognised is None
@@ -648,27 +643,6 @@ def _read(stream: BinaryIO, known: Format, name: str, given: Facts | None) -> Pa
     return logs.read_stream(stream, GivenFormats((known,)), name, given)
 
 
-def _whose_rate(log: ParsedLog) -> str | None:
-    """Return whose the rates are if the steps' time and the stated batch show that they are not of whom they seem."""
-    rates, times, batch, gpus = log.records.rate, log.records.step_time_s, log.global_batch, log.facts.gpus
-    if rates is None or batch is None or gpus is None or gpus == 1 or log.scope is Scope.NODE:
-        return None
-    if times is not None:
-        count = min(len(rates), _FIRST_RECORDS)
-        done = median(rates.array(0, count) * times.array(0, count)) / batch
-    elif log.records.clock_s is not None and (ratios := measure_timing(log).ratios):
-        done = median(ratios)
-        # The ratio is that of the rates of all devices to what they print.
-        done /= gpus if log.scope is Scope.DEVICE else 1
-    else:
-        return None
-    expected = 1 / gpus if log.scope is Scope.DEVICE else 1.0
-    others = {"all": 1.0, "device": 1 / gpus}
-    if abs(done / expected - 1) < _CLOSE:
-        return None
-    return next((whose for whose, share in others.items() if abs(done / share - 1) < _CLOSE), None)
-
-
 def _has_whole_batches(log: ParsedLog) -> bool:
     """Return whether the counter of a bar has multiples of the stated batch alone, but for its end: it counts samples.
 
@@ -677,7 +651,7 @@ def _has_whole_batches(log: ParsedLog) -> bool:
     batch, steps = log.global_batch, log.records.step
     if batch is None or batch < _LEAST_BATCH or not batch % 10 or steps is None:
         return False
-    values = steps.array(0, _FIRST_RECORDS)
+    values = steps.array(0, FIRST_RECORDS)
     before = values[values < values.max()].astype(np.int64)
     return len(before) > 0 and int(np.gcd.reduce(before)) == batch
 
@@ -693,31 +667,18 @@ def _with_samples(guess: Guess) -> Guess:
     return replace(guess, document={**guess.document, "counts_samples": True}, assumed=assumed)
 
 
-def _with_rate_of(
-    guess: Guess, whose: str, why: str = "as the stated batch and the time of the steps show"
-) -> Guess:
-    """Return the guess with rates of one device or of all, whichever its words say."""
-    before = _OF[guess.document["rate_of"]]
-    assumed = tuple(
-        f"{one.removesuffix(before)}{_OF[whose]}, {why}" if one.endswith(f" of {before}") else one
-        for one in guess.assumed
-    )
-    return replace(guess, document={**guess.document, "rate_of": whose}, assumed=assumed)
-
-
-def _tagged_ranks_differ(log: ParsedLog) -> bool:
-    """Return whether the first two ranks of tagged lines print different rates, which are then those of one device."""
-    if log.records.rate is None or log.scope is not Scope.GLOBAL or len(ranks := log.tagged_ranks()) < 2:
-        return False
-    rates = [one.records.rate for one in ranks[:2] if one.records.rate is not None]
-    count = min(_FIRST_RECORDS, *(len(each) for each in rates)) if len(rates) == 2 else 0
-    return count > 0 and _differ(np.stack([each.array(0, count) for each in rates], axis=1).ravel(), 2)
-
-
-def _of_tagged_ranks(log: ParsedLog) -> Iterator[str]:
-    """Yield what is assumed if lines with the tags of several ranks print rates of all devices."""
-    if log.records.rate is not None and log.scope is Scope.GLOBAL and len(ranks := log.tagged_ranks()) > 1:
-        yield of_ranks(len(ranks), rated=True)
+def _of_micro_batches(log: ParsedLog, head: bytes) -> Iterator[str]:
+    """Yield what is assumed if rate x time is the stated batch, and the log states several micro-batches of a step."""
+    rates, times = log.records.rate, log.records.step_time_s
+    parts = {int(number) for number in _ACCUMULATION.findall(head)}
+    if rates is None or times is None or len(parts) != 1 or (count := parts.pop()) < 2:
+        return
+    work = median(rates.array(0, FIRST_RECORDS) * times.array(0, FIRST_RECORDS))
+    if any(abs(work / int(batch) - 1) < CLOSE for batch in _BATCH.findall(head) if int(batch)):
+        yield (
+            f"rate x time is the batch of {work:.3g}, and the log states {count} micro-batches of a step (if a line "
+            f"is a step of all of them, it is {count} times as fast)"
+        )
 
 
 def explain_unknown(unknown: ParsedLog, stream: BinaryIO) -> ParsedLog:

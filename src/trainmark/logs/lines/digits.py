@@ -93,15 +93,19 @@ class Characters:
         """Return the first ``sizes`` characters at each of ``starts``, in a row of ``count`` (up to 4) words."""
         return self.rows(starts, count) & first_bytes(sizes[:, None] - np.arange(0, 8 * count, 8))
 
-    def all_have(self, word: bytes, starts: Starts) -> bool:
-        """Return whether the text has ``word`` at each of ``starts``."""
+    def have(self, word: bytes, starts: Starts) -> NDArray[np.bool_]:
+        """Return at which of ``starts`` the text has ``word``."""
+        found = np.ones(len(starts), np.bool_)
         for at in range(0, len(word), 8):
             part = word[at : at + 8]
             wanted = np.uint64(int.from_bytes(part, "little"))
             mask = np.uint64((1 << 8 * len(part)) - 1)
-            if ((self.words(shifted(starts, at)) & mask) != wanted).any():
-                return False
-        return True
+            found &= (self.words(shifted(starts, at)) & mask) == wanted
+        return found
+
+    def all_have(self, word: bytes, starts: Starts) -> bool:
+        """Return whether the text has ``word`` at each of ``starts``."""
+        return bool(self.have(word, starts).all())
 
     def line_ends(self) -> Ints:
         """Return the end of each line, after its ``\\n``."""

@@ -9,7 +9,11 @@ import codecs
 import json
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+if TYPE_CHECKING:
+    from trainmark.logs.lines.digits import Ints
+    from trainmark.logs.lines.json_outline import Outline, Strings
 
 _Decode = Callable[[bytes], bytes]
 _BYTE_ORDER_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -24,6 +28,7 @@ _TEXT_KEYS = ("textPayload", "log", "message", "msg", "line", "MESSAGE")
 _TIME_KEYS = ("time", "timestamp", "@timestamp", "asctime", "ts", "date")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d")
 _LINE_END = "\n"
+_ESCAPED_BYTES = len(r"\n")
 _NUMBERS = frozenset(
     (
         *("lineno", "line_no", "levelno", "level", "priority", "severity_number"),
@@ -126,15 +131,51 @@ class _Objects:
     def __init__(self, key: str, times: Sequence[str]) -> None:
         self._key, self._times = key, times
         self._carry = b""
+        self._outline: Outline | None = None
 
     def __call__(self, data: bytes) -> bytes:
         text = self._carry + data
         cut = text.rfind(b"\n") + 1 if data and len(text) < _LONGEST_LINE else len(text)
         self._carry = text[cut:]
-        texts = [self._text(one) for one in _objects_of(text[:cut])]
+        lines = text[:cut]
+        found = self._alike(lines)
+        return self._different(lines) if found is None else found
+
+    def _alike(self, lines: bytes) -> bytes | None:
+        """Return the text in ``lines`` if most of them have one outline; None if not, or if one is damaged."""
+        from trainmark.logs.lines.json_outline import Outline
+
+        if not lines.endswith(b"\n") or not _is_utf8(lines):
+            return None
+        middle = lines.rfind(b"\n", 0, len(lines) // 2) + 1
+        for known in (self._outline, None):
+            outline = known or Outline.of(
+                lines[middle : lines.index(b"\n", middle) + 1], self._key, self._times
+            )
+            found = outline.find(lines) if outline is not None else None
+            if outline is not None and found is not None:
+                self._outline = outline
+                return self._join(lines, found, has_parts=outline.has_parts)
+        return None
+
+    def _join(self, lines: bytes, found: "Strings", *, has_parts: bool) -> bytes | None:
+        """Return the text of the lines that have one outline, and of those between them; None if one is damaged."""
+        texts = _texts(lines, found, has_parts=has_parts)
+        if texts is None or len(texts) == found.total:
+            return None if texts is None else b"".join(texts)
+        parts = [b""] * found.total
+        for number, text in zip(found.lines.tolist(), texts, strict=True):
+            parts[number] = text
+        starts = found.starts.tolist()
+        for number in sorted({*range(found.total)}.difference(found.lines.tolist())):
+            parts[number] = self._different(lines[starts[number] : starts[number + 1]])
+        return b"".join(parts)
+
+    def _different(self, lines: bytes) -> bytes:
+        texts = [self._text(one) for one in _objects_of(lines)]
         if texts and None not in texts:
             return "".join(cast(list[str], texts)).encode("utf-8", "replace")
-        return b"".join(map(self._line, text[:cut].splitlines(keepends=True)))
+        return b"".join(map(self._line, lines.splitlines(keepends=True)))
 
     def _line(self, line: bytes) -> bytes:
         one = _object(line)
@@ -146,14 +187,57 @@ class _Objects:
         text = one.get(self._key) if isinstance(one, dict) else None
         if not isinstance(text, str):
             return None
-        ends = text.endswith(_LINE_END)
-        # Docker writes a line in parts, of which only the last one ends it; a progress bar begins with its line's end.
-        is_part = not ends and "stream" in one and "time" in one
-        if self._times and (not is_part or text.startswith("\r")):
-            stamp = next((time for key in self._times if _is_time(time := one.get(key))), None)
-            if stamp is not None:
-                text, ends = f"{text.rstrip()} {stamp}", False
-        return text if ends or is_part else text + _LINE_END
+        time = next((time for key in self._times if _is_time(time := one.get(key))), None)
+        return _ended(text, time, has_parts="stream" in one and "time" in one)
+
+
+def _ended(text: str, time: str | None, *, has_parts: bool) -> str:
+    """Return the text of an object with its end, and its ``time`` before that if there is one."""
+    ends = text.endswith(_LINE_END)
+    # Docker writes a line in parts, of which only the last one ends it; a progress bar begins with its line's end.
+    is_part = not ends and has_parts
+    if time is not None and (not is_part or text.startswith("\r")):
+        text, ends = f"{text.rstrip()} {time}", False
+    return text if ends or is_part else text + _LINE_END
+
+
+def _texts(lines: bytes, found: "Strings", *, has_parts: bool) -> list[bytes] | None:
+    """Return the text of each line of one outline, with its end; None if one is damaged or has no time."""
+    begins, stops = found.texts
+    if found.times is None and found.is_plain.all():
+        words = _slices(lines, begins, stops - _ESCAPED_BYTES * found.ends_line)
+        if found.ends_line.all() or not has_parts:
+            return [word + b"\n" for word in words]
+        return [word + b"\n" * ends for word, ends in zip(words, found.ends_line.tolist(), strict=True)]
+    texts = _strings(_slices(lines, begins, stops))
+    times = None if found.times is None else _strings(_slices(lines, *found.times))
+    if texts is None or (found.times is not None and not (times and all(map(_is_time, times)))):
+        return None
+    ended = (_ended(text, times[at] if times else None, has_parts=has_parts) for at, text in enumerate(texts))
+    return [text.encode("utf-8", "replace") for text in ended]
+
+
+def _slices(lines: bytes, begins: "Ints", stops: "Ints") -> list[bytes]:
+    return [lines[begin:stop] for begin, stop in zip(begins.tolist(), stops.tolist(), strict=True)]
+
+
+def _strings(words: list[bytes]) -> list[str] | None:
+    """Return what strings of JSON stand for; None if one is damaged."""
+    try:
+        found: list[str] = json.loads(b'["' + b'","'.join(words) + b'"]')
+    except ValueError:
+        return None
+    return found
+
+
+def _is_utf8(text: bytes) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.decode()
+    except ValueError:
+        return False
+    return True
 
 
 def _objects_of(text: bytes) -> list[Any]:

@@ -8,6 +8,7 @@ from trainmark.measure.rules.catalog import find_witnesses
 from trainmark.measure.rules.claims import Claim
 from trainmark.measure.rules.matching import Tried, reproduces
 from trainmark.measure.rules.stretches import span_of_stretches
+from trainmark.printable import rate_text
 
 
 def possible_source(published: Decimal, log: ParsedLog, tried: Tried, claim: Claim) -> str | None:
@@ -16,8 +17,8 @@ def possible_source(published: Decimal, log: ParsedLog, tried: Tried, claim: Cla
     value = float(published)
     if span and span.low <= value <= span.high:
         return (
-            f"parts of the log of at least {span.records} records give {span.low:.6g} to {span.high:.6g}: "
-            "the value is in that range, but it is unknown which part was used"
+            f"parts of the log of at least {span.records} records give {rate_text(span.low)} to "
+            f"{rate_text(span.high)}: the value is in that range, but it is unknown which part was used"
         )
     usual = tried.all[0]
     for witness in find_witnesses(log, usual.skipped, usual.value) if usual.value else ():
@@ -31,7 +32,8 @@ def possible_source(published: Decimal, log: ParsedLog, tried: Tried, claim: Cla
             if result.value and reproduces(result.value * factor, published):
                 return f"{result.rule} gives it if {what}"
         if span and span.low * factor <= value <= span.high * factor:
-            return f"parts of the log give {span.low * factor:.6g} to {span.high * factor:.6g} if {what}"
+            low, high = rate_text(span.low * factor), rate_text(span.high * factor)
+            return f"it fits parts of the log ({low} to {high}) if {what}"
     return None
 
 

@@ -75,7 +75,7 @@ def doubts(context: LogContext) -> tuple[Problem, ...]:
         sentence = "the epoch times include validation (the lines name val_ metrics)"
         found.append(Problem("evaluation-included", sentence))
     bars = _whole_lines(context)
-    read = (*_doubts_of_evaluation(bars),) or (*_doubts_of_trainings(bars),)
+    read = (*_doubts_of_evaluation(bars), *_doubts_of_turns(bars)) or (*_doubts_of_trainings(bars),)
     return (*found, *read, *_doubts_of_bars(bars))
 
 
@@ -124,11 +124,38 @@ def _doubts_of_trainings(text: bytes) -> Iterator[Problem]:
         yield Problem(SEVERAL_RUNS, sentence, Severity.DOUBT if unlike else Severity.NOTE)
 
 
+def _doubts_of_turns(text: bytes) -> Iterator[Problem]:
+    """Yield a problem if epochs begin in turn, as two jobs or several ranks print: a doubt if their steps differ."""
+    epochs = [int(heading[1]) for heading in _HEADING.finditer(text)]
+    if sum(after not in (1, before + 1) for before, after in pairwise(epochs)) < _FEWEST_TURNS:
+        return
+    bars = _all_bars(text)
+    taken = bars[bars[:, 0] > 0][:, 2]
+    if not len(taken):
+        return
+    differ = median(np.abs(taken / median(taken) - 1))
+    sentence = (
+        f"the epochs of several trainings, or of several ranks, begin in turn, and their steps take "
+        f"{taken.min():.3g} to {taken.max():.3g} s: the first bar below each 'Epoch' is used; split the log"
+    )
+    unlike = differ > _EXACT_TRAINING + float(np.median(_printed_to(taken)))
+    yield Problem(SEVERAL_RUNS, sentence, Severity.DOUBT if unlike else Severity.NOTE)
+
+
 def _bars(text: bytes) -> Floats:
     """Return the bars that are read as epochs, a row each: its steps, its seconds and the time of a step."""
+    return _table([drop_unheaded(_HEADING, pattern, text, None)[0] for pattern in FORMAT.records])
+
+
+def _all_bars(text: bytes) -> Floats:
+    """Return all bars of whole epochs, and those of other work, in the form of ``_bars``."""
+    return _table([text] * len(FORMAT.records))
+
+
+def _table(texts: list[bytes]) -> Floats:
+    """Return the bars in ``texts``, one for each pattern of a record."""
     found = [
-        derived(extract(pattern, drop_unheaded(_HEADING, pattern, text, None)[0]).columns)
-        for pattern in FORMAT.records
+        derived(extract(pattern, text).columns) for pattern, text in zip(FORMAT.records, texts, strict=True)
     ]
     names = ("bar_steps", "bar_s", "step_time_s")
     tables = [np.stack([columns[name] for name in names], axis=1) for columns in found if columns]
@@ -171,7 +198,9 @@ _EXACT = 0.02
 _EXACT_TRAINING = 0.01
 """Difference of two trainings' steps that is that of two runs of one program, beyond the printed digits."""
 _FEWEST_STEPS = 20
-_HEADING = re.compile(rb"Epoch \d+/\d+\s")
+_FEWEST_TURNS = 2
+"""A run that goes on from a checkpoint begins an epoch anew once."""
+_HEADING = re.compile(rb"Epoch (\d+)/\d+\s")
 _PREDICTED = re.compile(rb"(?:\] -|\xe2\x94\x81) \d+s \d+[mu]?s/(?:step|sample) *[\r\n]")
 """A bar of ``predict``, which names no metric."""
 _TIME = rb"(?:(?P<step_time_ms>[\d.]+)ms|(?P<step_time_us>[\d.]+)us|(?P<step_time_s>[\d.]+)s)/(?:step|sample)[\s-]"
