@@ -153,7 +153,7 @@ def test_a_window_of_few_arrivals_is_a_doubt(tmp_path: Path, step_s: float, coar
     found = measured(tmp_path, BARE, after=lambda _step: step_s - STEP_S)
 
     assert found.throughput == pytest.approx(1 / step_s, rel=0.02)
-    assert ("is known only to 1.7%" in doubts(found).get("short-window", "")) is coarse
+    assert ("is accurate only to 1.7%" in doubts(found).get("short-window", "")) is coarse
 
 
 @pytest.mark.parametrize(
@@ -172,9 +172,17 @@ def test_a_validation_after_each_line_is_no_part_of_the_steps(tmp_path: Path, li
 
 
 def test_a_log_of_an_unknown_format_that_ends_with_an_error_is_called_that(tmp_path: Path) -> None:
-    """Its lines do count steps: it was called a log without a rising counter."""
+    """Its lines do count steps: it was called a log without an increasing counter."""
     pieces = [(1e9 - 1, b""), *((1e9 + step, f"step {step} loss 4.0\n".encode()) for step in range(60))]
     pieces.append((1e9 + 60, b"Traceback (most recent call last):\nRuntimeError: CUDA out of memory\n"))
 
     with pytest.raises(NotMeasurable, match="is oom: the run ran out of memory: RuntimeError"):
+        measure_command(tmp_path, CommandOptions(), pieces)
+
+
+def test_lines_of_different_batches_give_the_reason_and_not_that_they_do_not_count(tmp_path: Path) -> None:
+    lines = (f"step {step} loss 4.0 batch_size {16 if step < 30 else 32}\n" for step in range(60))
+    pieces = [(1e9 - 1, b""), *((1e9 + at, line.encode()) for at, line in enumerate(lines))]
+
+    with pytest.raises(NotMeasurable, match="'step N loss N batch_size…' are of different batches"):
         measure_command(tmp_path, CommandOptions(), pieces)

@@ -214,7 +214,9 @@ class _Check:
         question, slots = self.question, self.slots
         form = equal_work_of(question.model, dict(question.rules)).observation
         narrow = "" if question.precision is Precision.FP32 else f" in {question.precision.value}"
-        self.announce(f"{framework}: checking that its {question.model} does the described work{narrow}")
+        self.announce(
+            f"{framework}: checking that its {question.model} computes the described training step{narrow}"
+        )
         bases = observed_cases(question, framework, self.run_env)
         own = [variant for variant in question.variants if variant.framework == framework]
         with ThreadPoolExecutor(slots.count) as pool:

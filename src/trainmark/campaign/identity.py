@@ -25,7 +25,7 @@ from trainmark.schema.case import SYNTHETIC, Case
 from trainmark.schema.hosts import Traffic
 from trainmark.schema.manifest import Manifest, Node
 from trainmark.schema.measurement import About, Suspicion
-from trainmark.schema.names import IDENTITY
+from trainmark.schema.names import COMMAND_CARD, COMMAND_SUITE, IDENTITY
 from trainmark.schema.outcome import Entries, Identity, OutcomeRecord, PartName
 from trainmark.schema.plan import Plan
 from trainmark.workload import BuiltinSource, Card, FilesSource, FolderSource, GitSource, Workload, commit_of
@@ -55,6 +55,7 @@ _OF_THE_CALL = (
 """Prefixes of variables that name a run's place or a compilation cache, and do not affect what the run does."""
 SOURCE_CHANGED = "source-changed"
 """The code of the doubt that a program changed while it ran."""
+_COMMAND_FILES = "files of the command"
 _SHOWN = 3
 _LONGEST = 60
 
@@ -148,7 +149,7 @@ class Identifier:
                     for name, held in digests.items()
                     for path, digest in held.items()
                 }
-                word = "files of the command"
+                word = _COMMAND_FILES
             case BuiltinSource():
                 entries = self._worker(workload.source, workload.card)
                 word = f"trainmark's worker for {workload.card.framework}"
@@ -334,11 +335,21 @@ def _source_changes(
     if not changes:
         return ()
     more = f" and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else ""
-    sentence = (
-        f"the program changed while it ran: {again.word}: {', '.join(changes[:_SHOWN])}{more}; "
-        "if it writes these files itself, list them under 'ignore' of the card's source"
-    )
+    found = f"the program changed while it ran: {again.word}: {', '.join(changes[:_SHOWN])}{more}"
+    sentence = "; ".join(filter(None, (found, _remedy(again))))
     return (Suspicion(code=SOURCE_CHANGED, sentence=sentence, about=About.WORK),)
+
+
+def _remedy(source: Entries) -> str:
+    """Return what to do about files that a program writes into its own source; empty where it cannot be."""
+    if source.word == _COMMAND_FILES:
+        return (
+            f"if the program writes these files itself, delete them from 'files' in {COMMAND_CARD} of the results, "
+            f"and run their {COMMAND_SUITE} with a new --out"
+        )
+    if source.word.startswith("folder "):
+        return "if the program writes these files itself, list them under 'ignore' of the card's source"
+    return ""
 
 
 def require_same_commands(directory: ResultDirectory, case: Case, record: OutcomeRecord, plan: Plan) -> None:
@@ -412,10 +423,9 @@ def _first_difference(was: str, now: str) -> str:
 
 def _way_out(parts: tuple[Entries, ...], earlier: Identity) -> str:
     changed = {pair.name for both in earlier.changes(identity_of(parts)) for pair in both if pair is not None}
-    folder = any(entries.name is PartName.SOURCE and entries.word.startswith("folder ") for entries in parts)
-    if PartName.SOURCE in changed and folder:
-        return " (if the program writes these files itself, list them under 'ignore' of the card's source)"
-    return ""
+    sources = (entries for entries in parts if entries.name is PartName.SOURCE and entries.name in changed)
+    remedy = "".join(map(_remedy, sources))
+    return f" ({remedy})" if remedy else ""
 
 
 def _portless(text: str, folder: str, case: Case) -> str:

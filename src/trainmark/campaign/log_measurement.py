@@ -16,17 +16,17 @@ from trainmark.logs import Facts, ParsedLog, Problem, Severity, Status
 from trainmark.logs.events import RunEvents
 from trainmark.logs.format import Format
 from trainmark.logs.guess.families import Guess
-from trainmark.logs.guess.reading import IN_EXPLAIN, find_untimed, propose_for, proposed_format, read_guessed
-from trainmark.logs.model import PARTIAL_BATCHES, Column, Floats
-from trainmark.logs.plausibility import with_timing_by
-from trainmark.logs.records import (
-    STAMP_PATTERN,
-    are_buffered,
-    pieces,
-    read_arrivals,
-    record_times,
-    stamped,
+from trainmark.logs.guess.reading import (
+    IN_EXPLAIN,
+    find_other_batches,
+    find_untimed,
+    propose_for,
+    proposed_format,
+    read_guessed,
 )
+from trainmark.logs.model import PARTIAL_BATCHES, Column, Floats
+from trainmark.logs.plausibility import with_timing_by, with_varying_work
+from trainmark.logs.records import STAMP_PATTERN, are_buffered, pieces, read_arrivals, record_times, stamped
 from trainmark.measure import NotMeasurable, measure_events
 from trainmark.measure.rules import Rule, RuleKind, RuleResult, find_rule, judge_records, measure_log
 from trainmark.measure.rules.catalog import TOLERANCE, explain_factor
@@ -36,7 +36,7 @@ from trainmark.node import read_tail
 from trainmark.node.telemetry import ARRIVAL_INTERVAL_S
 from trainmark.printable import last_line, printable_line
 from trainmark.programs import find_format, format_of, read_log, read_stream
-from trainmark.programs.reading import described_format, read_by_format, read_stream_by_format
+from trainmark.programs.reading import described_format, may_be_guessed, read_by_format, read_stream_by_format
 from trainmark.schema.case import Case
 from trainmark.schema.measurement import About, Measurement, StepTimes, Suspicion
 from trainmark.schema.names import ARRIVALS, EPOCHS_UNIT, LOG, STEPS_UNIT
@@ -68,9 +68,50 @@ def measured(
 ) -> tuple[Outcome, str | None, Measurement | None]:
     """Return the outcome of a run and its measurement; a run without a measurement is invalid, with the reason.
 
-    So is one whose log cannot be read as its card describes it, such as by patterns that take too long. The reason of a
-    timeout says how to end a program on purpose, if its log has a number until then.
+    So is one whose log cannot be read as its card describes it, such as by patterns that take too long. If its log ends
+    with an error, out of memory for example, that is the outcome, although the program caught it and exited with code
+    0. The reason says if processes went on after the program; that of a timeout says how to end a program on purpose,
+    if its log has a number until then.
     """
+    outcome, reason, measurement = _measured_end(run, events, record)
+    if outcome is not Outcome.INVALID or record.exit_code != 0 or run.card.log_format == OWN_FORMAT:
+        return outcome, reason, measurement
+    if (caught := _caught_error(run)) is not None:
+        return *caught, None
+    return outcome, f"{_left(record)}{reason}" if record.strays else reason, None
+
+
+def _left(record: OutcomeRecord) -> str:
+    """Return the beginning of the reason of a run whose program left, while other processes of it went on."""
+    one = record.strays == 1
+    processes = "one process of it" if one else f"{record.strays} processes of it"
+    return (
+        f"the program left with exit code 0 while {processes} went on in the background, until trainmark ended "
+        f"{'it' if one else 'them'}: if {'that is' if one else 'those are'} the training, let the program stay in the "
+        "foreground (no '&', nohup, setsid or daemon option; 'wait' at the end of a script); otherwise: "
+    )
+
+
+_ERRORS = {Status.OOM: (Outcome.OOM, "out-of-memory"), Status.FAILED: (Outcome.FAILED, "failed")}
+"""The outcome of a run by the status of its log, and the code of the problem with the log's line."""
+
+
+def _caught_error(run: LoggedRun) -> tuple[Outcome, str] | None:
+    """Return the outcome of a run without a measurement whose log ends with an error; None if it does not."""
+    try:
+        read = read_run_log(run.card, run.folder, run.commands).parsed
+    except InputError:
+        return None
+    if read.status not in _ERRORS:
+        return None
+    outcome, code = _ERRORS[read.status]
+    line = next((problem.message for problem in read.problems if problem.code == code), read.status.value)
+    return outcome, f"{line}; the program went on and exited with code 0"
+
+
+def _measured_end(
+    run: LoggedRun, events: RunEvents, record: OutcomeRecord
+) -> tuple[Outcome, str | None, Measurement | None]:
     if (
         record.outcome is Outcome.TIMEOUT
         and run.card.stop_after is None
@@ -217,7 +258,7 @@ def _read_log_at(card: Card, log: Path, arrivals: list[tuple[float, int]], comma
     if isinstance(card.log_format, str) and card.log_format == AUTO_FORMAT:
         parsed = read_stream(io.BytesIO(text), name)
         known = format_of(parsed.format)
-        is_unknown, lacks_pace = parsed.status is Status.UNKNOWN, _has_no_pace(parsed)
+        is_unknown, lacks_pace = may_be_guessed(parsed), _has_no_pace(parsed)
     else:
         known = _stated_format(card)
         parsed = read_stream_by_format(io.BytesIO(text), name, known, None)
@@ -295,11 +336,6 @@ class ArrivalClock:
         return (began, ended) if ended > began else None
 
 
-def _clock_of(log: RunLog) -> ArrivalClock:
-    times = log.times()
-    return ArrivalClock() if times is None else ArrivalClock(times, are_buffered(times, ARRIVAL_INTERVAL_S))
-
-
 _FEWEST_ARRIVALS = 10
 """The least number of measured steps by their arrival; of fewer, the program's own result is the number."""
 
@@ -340,7 +376,8 @@ def _measurement_of(run: LoggedRun, first: RunLog) -> Measurement:
     """Return the measurement of a run by its log as read."""
     case, card, log, alone = run.case, run.card, run.folder / LOG, first.parsed
     found = first.with_facts(missing_facts(alone.facts, case))
-    read, clock = found.parsed, _clock_of(found)
+    read, times = found.parsed, found.times()
+    clock = ArrivalClock() if times is None else ArrivalClock(times, are_buffered(times, ARRIVAL_INTERVAL_S))
     _require_format(card, read, log, found)
     work = work_of_step(case, card)
     printed = read.facts.global_batch
@@ -351,7 +388,8 @@ def _measurement_of(run: LoggedRun, first: RunLog) -> Measurement:
         later = replace(run, card=card.model_copy(update={"skip": skip}))
         read, result = _measured(later, work, timed, found.counted_unit)
     if found.counted_unit != EPOCHS_UNIT and not _validates_often(found):
-        result = by_wall_clock(read, result, _explained_pauses(found))
+        pauses = len(_PAUSING.findall(b"".join(piece for _, piece in found.arrived)))
+        result = by_wall_clock(read, result, pauses)
     problems = (*read.problems, *result.problems)
     if found.is_stamped and clock.buffered:
         problems = tuple(one for one in problems if one.code not in _OF_TIMES)
@@ -380,7 +418,10 @@ def _measurement_of(run: LoggedRun, first: RunLog) -> Measurement:
         peak_memory_bytes=(),
         final_loss=None,
         witnessed=_witnessed(alone),
-        steadiness=judge_records(_with_grain(read, found), result.skipped),
+        # Stamps of an arrival have more digits than it is known to.
+        steadiness=judge_records(
+            replace(read, clock_resolution_s=ARRIVAL_INTERVAL_S) if found.is_stamped else read, result.skipped
+        ),
         suspicions=(
             *log_suspicions(problems),
             *_buffering(clock),
@@ -407,11 +448,6 @@ def _validates_often(found: RunLog) -> bool:
     """
     text = b"".join(piece for _, piece in found.arrived[1:])
     return 2 * len(_VALIDATION.findall(text)) >= found.parsed.records.count
-
-
-def _explained_pauses(found: RunLog) -> int:
-    """Return how often the log has lines about other work than training."""
-    return len(_PAUSING.findall(b"".join(piece for _, piece in found.arrived)))
 
 
 def _measured_by_work(
@@ -451,13 +487,12 @@ def _measured_by_work(
 def _measured(
     run: LoggedRun, work: int | None, read: ParsedLog, counted_unit: str
 ) -> tuple[ParsedLog, RuleResult]:
-    return _measured_by_work(run, work, read) or _measured_by_rule(run, work, read, counted_unit)
+    """Return the log and its number by the stated work of a step, or by the card's rule.
 
-
-def _measured_by_rule(
-    run: LoggedRun, work: int | None, read: ParsedLog, counted_unit: str
-) -> tuple[ParsedLog, RuleResult]:
-    """Return the log and the result of the card's rule; in ``counted_unit`` if nothing states the work of a step."""
+    It is in ``counted_unit`` if nothing states the work of a step.
+    """
+    if (by_work := _measured_by_work(run, work, read)) is not None:
+        return by_work
     rule = _rule_of(run, read)
     result = measure_log(read, rule)
     if result.value is None and rule is not None and run.card.rule is None and run.card.skip is None:
@@ -507,9 +542,14 @@ def _require_format(card: Card, read: ParsedLog, log: Path, found: RunLog) -> No
             )
         if read.status is not Status.UNKNOWN and read.problems:
             raise NotMeasurable(f"{log.name} is {read.status.value}: {read.problems[0].message}")
+        if (changing := find_other_batches(log.read_bytes())) is not None:
+            raise NotMeasurable(
+                f"{log.name} is {read.status.value}: lines such as '{changing}' are of different batches, so the time "
+                "of a step is no rate: let the program print its rate, or its samples so far (samples seen: 640)"
+            )
         last = last_line_of(log)
         raise NotMeasurable(
-            f"{log.name} is {read.status.value}: no line of it repeats with a rising counter{last}; "
+            f"{log.name} is {read.status.value}: no line of it repeats with an increasing counter{last}; "
             f"if it does train, {_MEASURE_ITSELF if last == _SILENT else _DESCRIBE_LINES}"
         )
     if read.format is None:
@@ -556,9 +596,8 @@ def _with_arrivals(read: ParsedLog, clock: ArrivalClock, *, is_stamped: bool) ->
     if clock.times is None or clock.buffered or fine or read.restarts:
         return read
     records = replace(read.records, clock_s=Column.of(clock.times))
-    return with_timing_by(
-        replace(read, records=records, clock_resolution_s=2 * ARRIVAL_INTERVAL_S), ARRIVAL_INTERVAL_S
-    )
+    timed = replace(read, records=records, clock_resolution_s=2 * ARRIVAL_INTERVAL_S)
+    return with_timing_by(with_varying_work(timed), ARRIVAL_INTERVAL_S)
 
 
 def _end_of_arrival(clock: ArrivalClock, skipped: int) -> int:
@@ -577,11 +616,6 @@ _OF_TIMES = frozenset({"stall", "too-fast", "pace-changes"})
 """The doubts about the times between records, which a buffered output does not show."""
 
 
-def _with_grain(read: ParsedLog, found: RunLog) -> ParsedLog:
-    """Return the log with the resolution of its clock: stamps of an arrival have more digits than it is known to."""
-    return replace(read, clock_resolution_s=ARRIVAL_INTERVAL_S) if found.is_stamped else read
-
-
 _MOST_OF_A_LOOK = 0.01
 """The largest share of a window by arrival that the interval of the looks at the log may be, without a doubt."""
 
@@ -591,7 +625,7 @@ def _short_window(window: tuple[float, float] | None) -> Iterator[Suspicion]:
     if window is None or (share := ARRIVAL_INTERVAL_S / (window[1] - window[0])) <= _MOST_OF_A_LOOK:
         return
     sentence = (
-        f"the window of {window[1] - window[0]:.3g} s is known only to {share:.1%}, because the arrival of lines is "
+        f"the window of {window[1] - window[0]:.3g} s is accurate only to {share:.1%}, because the arrival of lines is "
         f"noted every {1000 * ARRIVAL_INTERVAL_S:g} ms: let the program train for longer"
     )
     yield Suspicion(code="short-window", sentence=sentence, about=About.WINDOW)
@@ -639,15 +673,8 @@ def _step_times(read: ParsedLog, clock: ArrivalClock, result: RuleResult) -> Ste
     times = times[np.isfinite(times)]
     if len(times) < 2 or not times.min() > 0:
         return None
-    p50, p90, p99 = (float(value) for value in np.percentile(times, (50, 90, 99)))
-    return StepTimes(
-        mean=float(times.mean()),
-        minimum=float(times.min()),
-        p50=p50,
-        p90=p90,
-        p99=p99,
-        maximum=float(times.max()),
-    )
+    least, p50, p90, p99, most = (float(value) for value in np.percentile(times, (0, 50, 90, 99, 100)))
+    return StepTimes(mean=float(times.mean()), minimum=least, p50=p50, p90=p90, p99=p99, maximum=most)
 
 
 def _data_wait(read: ParsedLog, result: RuleResult) -> float | None:
@@ -656,8 +683,5 @@ def _data_wait(read: ParsedLog, result: RuleResult) -> float | None:
     if waits is None or times is None:
         return None
     stop = result.skipped + result.used
-    waited, passed = (
-        np.nansum(waits.array(result.skipped, stop)),
-        np.nansum(times.array(result.skipped, stop)),
-    )
+    waited, passed = (np.nansum(column.array(result.skipped, stop)) for column in (waits, times))
     return float(waited / passed) if passed > 0 and waited <= passed else None

@@ -17,10 +17,13 @@ from trainmark.workload import Card
 
 _HEAD_BYTES = 1 << 19
 _PARAMETERS = re.compile(
-    rb"(?i)\b(?:number of (?:model |trainable )?param(?:eter)?s|num_param(?:eter)?s|n_params"
-    rb"|(?:total|model|trainable) param(?:eter)?s(?: count)?|param(?:eter)? count)\s*[:=]?\s*"
+    rb"(?i)\b(number of (?:model |trainable )?param(?:eter)?s|num_param(?:eter)?s|n_params"
+    rb"|(?:total|model|trainable|all) param(?:eter)?s(?: count)?|param(?:eter)? count)\s*[:=]?\s*"
     rb"([\d][\d,]*(?:\.\d+)?)\s*([KMB]|million|billion)?\b"
 )
+_ADAPTERS = re.compile(rb"(?i)(?<![a-z])(?:q?lora|peft|adapters?)(?![a-z])")
+_ALL = 0.9
+"""Least share of the parameters that are trained where the others count like them."""
 _SCALES = {b"": 1.0, b"k": 1e3, b"m": 1e6, b"million": 1e6, b"b": 1e9, b"billion": 1e9}
 _FEWEST = 10_000
 """A smaller number is none of a language model's parameters, but of something else."""
@@ -105,7 +108,7 @@ def model_flops(
     """
     parameters, source = card.parameters, "stated"
     if parameters is None:
-        parameters, source = printed_parameters(log), "from the log"
+        parameters, source = printed_parameters(log, commands), "from the log"
     stated = case.precision if case.precision != UNKNOWN else measurement.witnessed.get("precision")
     busy = {gpu.name for node in telemetry for gpu in node.gpus if gpu.utilisation_mean and gpu.name}
     peak = find_peak(busy.pop()) if len(busy) == 1 else None
@@ -133,14 +136,23 @@ def model_flops(
     )
 
 
-def printed_parameters(log: Path) -> int | None:
-    """Return the largest number of parameters that a log prints near its start; None if it prints none."""
+def printed_parameters(log: Path, commands: Sequence[str] = ()) -> int | None:
+    """Return the largest number of parameters that a log prints near its start; None if it prints none.
+
+    None too where only a part of them is trained, as with LoRA: the others take no operations for their gradients.
+    """
     head = _head_of(log)
-    found = [
-        float(number.replace(b",", b"")) * _SCALES[suffix.lower()]
-        for number, suffix in _PARAMETERS.findall(head)
-    ]
-    return next((round(count) for count in sorted(found, reverse=True) if count >= _FEWEST), None)
+    trained: list[int] = []
+    whole: list[int] = []
+    for name, number, suffix in _PARAMETERS.findall(head):
+        count = round(float(number.replace(b",", b"")) * _SCALES[suffix.lower()])
+        if count >= _FEWEST:
+            (trained if b"trainable" in name.lower() else whole).append(count)
+    most = max((*trained, *whole), default=None)
+    if most is None or not trained:
+        return most
+    with_adapters = not whole and _ADAPTERS.search(head + " ".join(commands).encode(errors="replace"))
+    return None if with_adapters or max(trained) < _ALL * most else most
 
 
 def _head_of(log: Path) -> bytes:

@@ -46,7 +46,6 @@ from trainmark.schema.measurement import (
     UNINSPECTED,
     About,
     Estimate,
-    GateCheck,
     Measurement,
     Speedup,
     Suspicion,
@@ -54,7 +53,7 @@ from trainmark.schema.measurement import (
 from trainmark.schema.names import DATABASE, EVENTS, LOG, MANIFEST, PROFILE, RESULTS, STEPS_UNIT, TELEMETRY
 from trainmark.schema.outcome import NodeOutcome, Outcome, OutcomeRecord
 from trainmark.schema.profile import CaseProfile
-from trainmark.schema.ranks import RankComparison, RankTimes
+from trainmark.schema.ranks import RankTimes
 from trainmark.schema.results import (
     CaseResult,
     Results,
@@ -115,23 +114,10 @@ def collect(
     if manifests is None:
         manifests = read_manifests(directory, finished)
     machines = {case.id: machine_suspicions(runs, manifests) for case, runs in finished}
-    mixed = {
-        case for case, doubts in machines.items() if any(doubt.code == MACHINES_DIFFER for doubt in doubts)
-    }
-    estimates = {
-        case.id: estimate_of(runs, suite.protocol.sampling, one_machine=case.id not in mixed)
-        for case, runs in finished
-    }
-    # A number from disturbed runs or from several machines is shown with its doubt but is not used in a ratio.
-    sides = {
-        case.id: estimates[case.id] if sound(runs) and case.id not in mixed else None
-        for case, runs in finished
-    }
+    estimates, sides = _estimates(suite, finished, machines)
     all_runs = {case.id: runs for case, runs in finished}
-    left_s = budget_left(
-        suite, (run for runs in all_runs.values() for run in runs), timed_seconds(directory, suite.cases)
-    )
-    profiles = stored_profiles(suite.cases, directory)
+    every = (run for runs in all_runs.values() for run in runs)
+    left_s = budget_left(suite, every, timed_seconds(directory, suite.cases))
     results = []
     for case, runs in finished:
         outcome, reason = _outcome(runs)
@@ -151,7 +137,7 @@ def collect(
                     *_mixed_inspection(runs),
                 ),
                 repeats=count_repeats(suite.protocol, as_attempts(runs), estimates[case.id], left_s),
-                profile=profiles.get(case.id),
+                profile=stored_profile(case, directory),
                 compiled_ahead_s=_compiled_ahead_s(case, directory),
             )
         )
@@ -171,6 +157,21 @@ def collect(
         require=suite.require,
     )
     return judged(document)
+
+
+def _estimates(
+    suite: Suite, finished: Sequence[Finished], machines: Mapping[str, Sequence[Suspicion]]
+) -> tuple[dict[str, Estimate | None], dict[str, Estimate | None]]:
+    """Return the estimate of each case, and those that a ratio may use.
+
+    A number from disturbed runs or from several machines is shown with its doubt but is not used in a ratio.
+    """
+    estimates, sides = {}, {}
+    for case, runs in finished:
+        one_machine = all(doubt.code != MACHINES_DIFFER for doubt in machines[case.id])
+        estimates[case.id] = estimate_of(runs, suite.protocol.sampling, one_machine=one_machine)
+        sides[case.id] = estimates[case.id] if one_machine and sound(runs) else None
+    return estimates, sides
 
 
 def budget_left(suite: Suite, runs: Iterable[RunResult], timed_s: float) -> float:
@@ -213,41 +214,7 @@ def collect_run(
     logged = LoggedRun(case, card, folder, record.commands, stated)
     outcome, reason, measurement = measured(logged, events, record)
     own_window = None if measurement is None else measurement.window
-    telemetry = summaries_of(case, folder, events, record.nodes, own_window)
-    manifest = manifest_in(folder)
-    doubts: tuple[Suspicion, ...] = ()
-    checks: tuple[GateCheck, ...] | None = None
-    rank_logs: RankComparison | None = None
-    if measurement is not None:
-        if measurement.unit == "tokens/s" and manifest is not None:
-            flops = model_flops(case, card, folder / LOG, measurement, telemetry, record.commands)
-            if flops is not None:
-                measurement = measurement.model_copy(update={"model_flops": flops})
-        own = has_own_window(card, events)
-        last_step = None if own else record.last_step
-        work = work_suspicions(case, card, suite.protocol, measurement, events, last_step)
-        evidence = Evidence(
-            case=case,
-            events=events,
-            telemetry=telemetry,
-            gpus=gpus_of(case, manifest),
-            log=None if own else folder / LOG,
-        )
-        if case.world_size > 1:
-            rank_logs = compare_run_ranks(case, card, folder, record, measurement)
-        recorded = (
-            *measurement.suspicions,
-            *record.doubts,
-            *work,
-            *(() if rank_logs is None else rank_doubts(rank_logs)),
-            *version_suspicions(events, manifest),
-        )
-        codes = {doubt.code for doubt in recorded}
-        verdict = check_gates(evidence, suite.gates.off)
-        checks = verdict.checks
-        found = (doubt for doubt in verdict.doubts if doubt.code not in codes)
-        doubts = tuple(doubt for doubt in (*recorded, *found) if doubt.code not in suite.gates.off)
-    scheme = suite.naming
+    manifest, scheme = manifest_in(folder), suite.naming
     result = RunResult(
         repeat=record.repeat,
         outcome=outcome,
@@ -258,27 +225,65 @@ def collect_run(
         log=None if scheme is NamingScheme.CASE else f"logs/{log_name(case, record.repeat, scheme)}",
         commands=record.commands,
         measurement=measurement,
-        suspicions=doubts,
+        suspicions=(),
         parameters=events.parameters,
-        telemetry=telemetry,
+        telemetry=summaries_of(case, folder, events, record.nodes, own_window),
         manifest=key_of(manifest) if manifest else None,
         identity=record.identity,
         hosts=record.hosts or tuple(node.host for node in record.nodes),
-        ranks=_rank_times(case, events, record, measurement),
-        gates=checks,
-        cpu_s_per_sample=_cpu_s_per_sample(case, events, measurement, telemetry),
-        rank_logs=rank_logs,
-        energy=energy_of(case, events.parameters.device, measurement, telemetry, manifest),
         data_files=record.data_files,
         stand_ins=record.stand_ins,
     )
     if measurement is None:
         return result
+    return _judged_run(suite, logged, events, record, manifest, result, measurement)
+
+
+def _judged_run(
+    suite: Suite,
+    run: LoggedRun,
+    events: RunEvents,
+    record: OutcomeRecord,
+    manifest: Manifest | None,
+    result: RunResult,
+    measurement: Measurement,
+) -> RunResult:
+    """Return a measured run with its doubts, the answers of its gates, and what follows from its measurement."""
+    case, card, log = run.case, run.card, run.folder / LOG
+    telemetry, own = result.telemetry, has_own_window(card, events)
+    if measurement.unit == "tokens/s" and manifest is not None:
+        flops = model_flops(case, card, log, measurement, telemetry, record.commands)
+        if flops is not None:
+            measurement = measurement.model_copy(update={"model_flops": flops})
+    last_step, own_log = (None, None) if own else (record.last_step, log)
+    gpus = gpus_of(case, manifest)
+    evidence = Evidence(case=case, events=events, telemetry=telemetry, gpus=gpus, log=own_log)
+    ranks = case.world_size > 1
+    rank_logs = compare_run_ranks(case, card, run.folder, record, measurement) if ranks else None
+    recorded = (
+        *measurement.suspicions,
+        *record.doubts,
+        *work_suspicions(case, card, suite.protocol, measurement, events, last_step),
+        *(() if rank_logs is None else rank_doubts(rank_logs)),
+        *version_suspicions(events, manifest),
+    )
+    codes, verdict = {doubt.code for doubt in recorded}, check_gates(evidence, suite.gates.off)
+    found = (doubt for doubt in verdict.doubts if doubt.code not in codes)
+    judged_by = {
+        "measurement": measurement,
+        "suspicions": tuple(doubt for doubt in (*recorded, *found) if doubt.code not in suite.gates.off),
+        "ranks": _rank_times(case, events, record, measurement),
+        "gates": verdict.checks,
+        "cpu_s_per_sample": _cpu_s_per_sample(case, events, measurement, telemetry),
+        "rank_logs": rank_logs,
+        "energy": energy_of(case, events.parameters.device, measurement, telemetry, manifest),
+    }
+    result = result.model_copy(update=judged_by)
     return result.model_copy(update={"bound": judge_bound(bound_facts(case, result, manifest))})
 
 
 def _cpu_s_per_sample(
-    case: Case, events: RunEvents, measurement: Measurement | None, telemetry: Sequence[TelemetrySummary]
+    case: Case, events: RunEvents, measurement: Measurement, telemetry: Sequence[TelemetrySummary]
 ) -> float | None:
     """Return the processor seconds per sample of a run on CPUs; None for another one, or without counters.
 
@@ -288,7 +293,7 @@ def _cpu_s_per_sample(
     seconds = [
         node.cpu_tree_s for node in telemetry if node.cpu_tree_s is not None and cannot_look(node) is None
     ]
-    if not on_cpu or measurement is None or not measurement.samples or len(seconds) < case.nodes:
+    if not on_cpu or not measurement.samples or len(seconds) < case.nodes:
         return None
     return sum(seconds) / measurement.samples
 
@@ -304,9 +309,9 @@ def key_of(manifest: Manifest) -> str:
 
 
 def _rank_times(
-    case: Case, events: RunEvents, record: OutcomeRecord, measurement: Measurement | None
+    case: Case, events: RunEvents, record: OutcomeRecord, measurement: Measurement
 ) -> RankTimes | None:
-    if measurement is None or not events.summary:
+    if not events.summary:
         return None
     steps, nodes, hosts = measurement.measured_steps, record.nodes, record.hosts
     return rank_times(events.summary, steps, case.devices_per_node, nodes, hosts)
@@ -346,12 +351,6 @@ def stored_profile(case: Case, directory: ResultDirectory) -> CaseProfile | None
     with suppress(OSError, ValidationError):
         return CaseProfile.model_validate_json((directory.profile(case) / PROFILE).read_bytes())
     return None
-
-
-def stored_profiles(cases: Iterable[Case], directory: ResultDirectory) -> dict[str, CaseProfile]:
-    """Return the profiled runs of the cases that have one, by case id."""
-    found = ((case.id, stored_profile(case, directory)) for case in cases)
-    return {case: profile for case, profile in found if profile is not None}
 
 
 def _is_spoiled(suite: Suite, case: Case, folder: Path) -> bool:

@@ -26,7 +26,7 @@ from trainmark.suite import dump_suite, load_suite
 
 _LOCK = ".lock"
 _REPEAT = re.compile(r"[1-9]\d*")
-_HALF = re.compile(r"\.[\w.]+\.(yaml|json|csv|md|html)\.\d+\.tmp")
+_HALF = re.compile(r"\.[\w.]+\.(yaml|json|csv|md|html|log)\.\d+\.tmp")
 
 
 @dataclass(frozen=True, slots=True)
