@@ -16,12 +16,11 @@ from fakes import Bench
 from frameworks import framework_python, needs_framework
 from trainmark.check import CheckOptions, Timeouts, check_hosts
 from trainmark.check.bandwidth import SpeedResults, Target, measure_devices, reduce_all
-from trainmark.check.checking import _remedy as remedy_of
 from trainmark.check.network import _from_usual_clock, _is_near, check_network
 from trainmark.check.preflight_suite import _compare_data, _locate_data
 from trainmark.check.snapshot import read_gpus, take_snapshot
 from trainmark.cli.main import main
-from trainmark.node import Host, LocalHost, RemoteHost
+from trainmark.node import Host, LocalHost, RemoteHost, remedy_of
 from trainmark.node.machine import Nvml
 from trainmark.placement import FrameworkPython
 from trainmark.schema.check import CheckFinding, CheckReport, ClockOffset, Level, Quantity
@@ -85,8 +84,10 @@ def test_two_hosts_are_inspected_connected_and_measured_and_nothing_is_left(benc
     assert sorted((timing.host, timing.quantity.value) for timing in devices) == [
         ("first", "matrix-product"),
         ("first", "memory-copy"),
+        ("first", "one-core"),
         ("second", "matrix-product"),
         ("second", "memory-copy"),
+        ("second", "one-core"),
     ]
     assert all(len(timing.seconds) == 2 for timing in devices)
     assert report.measured_with[0].startswith(("numpy", "torch"))
@@ -154,7 +155,7 @@ def test_an_unreachable_host_does_not_affect_the_others(tmp_path: Path) -> None:
     assert {timing.host for timing in report.timings} == {"here"}
     (note,) = [finding for finding in report.findings if finding.check == "network"]
     assert note.level is Level.NOTE
-    assert note.found.startswith("not looked at: ports, clocks, links and an all-reduce")
+    assert note.found.startswith("not checked: ports, clocks, links and the all-reduce")
 
 
 @pytest.mark.parametrize(
@@ -163,7 +164,14 @@ def test_an_unreachable_host_does_not_affect_the_others(tmp_path: Path) -> None:
         ("ssh ended with code 255: Host key verification failed.", "ssh-keygen -R HOST"),
         ("ssh ended with code 255: root@n1: Permission denied (publickey).", "without a password"),
         ("ssh ended with code 127: env: '/x/python': No such file or directory", "set 'python'"),
+        (
+            "(srun ended with code 2: slurmstepd-n1: error: execve(): /x: No such file or directory)",
+            "--engine slurm",
+        ),
+        ("as it could not access or execute an executable: Executable: /x/python Node: n1", "set 'python'"),
         ("no temporary file can be written on it: is its disk full?", "free some space"),
+        ("ssh ended with code 127: sh: 1: exec: /x/python: not found", "set 'python'"),
+        ("ssh ended with code 126: sh: 1: exec: /x/python: Permission denied", "set 'python'"),
         ("no message from it for 35 s", "up and reachable"),
     ],
 )
@@ -179,6 +187,20 @@ def test_a_case_that_lacks_hosts_is_mended_by_the_hosts_that_cannot_be_inspected
     report = checked(tmp_path, LocalHost("here"), nowhere, suite=suite)
     (found,) = [finding for finding in failures(report) if finding.check == "cases"]
     assert (found.remedy or "").startswith("first mend nowhere, which cannot be inspected")
+
+
+@pytest.mark.parametrize(("repeats", "level"), [(2, Level.WARNING), (3, None)])
+def test_a_requirement_that_no_campaign_can_decide_is_a_warning(
+    tmp_path: Path, repeats: int, level: Level | None
+) -> None:
+    """It was undecided when the campaign had ended."""
+    protocol = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": repeats}
+    suite = Bench(tmp_path).write({}, protocol=protocol, require=[{"throughput": "1 images/s"}])
+    found = [
+        one for one in checked(tmp_path, LocalHost("here"), suite=suite).findings if one.check == "require"
+    ]
+    assert [one.level for one in found] == ([] if level is None else [level])
+    assert all("needs 3 runs of a case" in one.found for one in found)
 
 
 def test_extra_rounds_end_when_they_take_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,6 +240,7 @@ def test_a_missing_environment_is_a_finding_with_the_command_that_creates_it(tmp
     assert [finding.found for finding in found] == [
         "environment 'pytorch' is not created yet (trainmark env create pytorch)"
     ]
+    assert not [finding for finding in report.findings if finding.check == "cases"]
     assert report.timings == ()
 
 

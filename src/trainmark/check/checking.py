@@ -24,7 +24,7 @@ from trainmark.check.rules import Requirements, check_rules
 from trainmark.check.snapshot import HostSnapshot
 from trainmark.environment import SYSTEM, Environment, EnvironmentKind, UnusableEnvironment, resolve
 from trainmark.errors import TrainmarkError
-from trainmark.node import Host, map_hosts, remote_path
+from trainmark.node import Host, map_hosts, remedy_of, remote_path
 from trainmark.placement import FrameworkPython
 from trainmark.schema.case import Device
 from trainmark.schema.check import CheckFinding, CheckReport, Level, Timing
@@ -129,13 +129,15 @@ def _snapshots(options: CheckOptions, findings: list[CheckFinding]) -> dict[str,
                 problems[host] = "its output cannot be parsed"
     for host, problem in problems.items():
         if problem is not None:
+            remedy = remedy_of(problem)
+            reason = problem.removeprefix(f"{host.name}: ").removesuffix(f"; {remedy}")
             findings.append(
                 CheckFinding(
                     check="reachable",
                     level=Level.FAILURE,
                     hosts=(host.name,),
-                    found=f"the host cannot be inspected: {problem.removeprefix(f'{host.name}: ')}",
-                    remedy=_remedy(problem),
+                    found=f"the host cannot be inspected: {reason}",
+                    remedy=remedy,
                 )
             )
     if snapshots:
@@ -145,32 +147,15 @@ def _snapshots(options: CheckOptions, findings: list[CheckFinding]) -> dict[str,
     return snapshots
 
 
-_REMEDIES = {
-    "Host key verification failed": "find out why its key differs; if the host was installed again, replace its old "
-    "key (ssh-keygen -R HOST, then ssh HOST once)",
-    "Permission denied": "let 'ssh HOST true' work without a password: install the public key there, or set 'user' in "
-    "the hosts file",
-    "Could not resolve hostname": "correct its name, or set 'address' in the hosts file",
-    "is its disk full": "free some space there (df -h /tmp /var/tmp)",
-    "No such file or directory": "install trainmark there, or set 'python' in the hosts file to the interpreter that "
-    "has it",
-    "No module named": "install trainmark there, or set 'python' in the hosts file to the interpreter that has it",
-    "Connection refused": "start sshd there, or correct 'port' or 'address' in the hosts file",
-}
-"""What to do about a host that cannot be inspected, by a part of the reason."""
-
-
-def _remedy(problem: str) -> str:
-    usual = "check that it is up and reachable, and has the same version of trainmark"
-    return next((remedy for part, remedy in _REMEDIES.items() if part in problem), usual)
-
-
 def _not_compared(options: CheckOptions, hosts: Sequence[Host]) -> CheckFinding | None:
     """Return a note on the checks between hosts that could not be made, as fewer than two of several answer."""
     if len(options.hosts) < 2 or len(hosts) > 1:
         return None
     names = tuple(host.name for host in options.hosts)
-    found = f"not looked at: ports, clocks, links and an all-reduce need two hosts, and {len(hosts)} can be inspected"
+    found = (
+        "not checked: ports, clocks, links and the all-reduce need two hosts, but only "
+        f"{len(hosts)} can be inspected"
+    )
     return CheckFinding(
         check="network",
         level=Level.NOTE,

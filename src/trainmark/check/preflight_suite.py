@@ -30,6 +30,7 @@ from trainmark.environment.resolving import (
 )
 from trainmark.errors import TrainmarkError
 from trainmark.execution import ResultDirectory
+from trainmark.measure.statistics import MIN_RUNS
 from trainmark.node import Host, LocalHost, map_hosts, probe_runner, remote_path
 from trainmark.placement import FrameworkPython, device_of
 from trainmark.schema.case import Case, Device
@@ -90,8 +91,14 @@ def check_suite(
         for case, reason in cases_over_limit(suite, out).items()
     ]
     suite_check.findings += _timed_cases(suite, site, out, names)
+    suite_check.findings += _requirements(suite, names)
     usable = _environments(suite, site, home, timeout_s, suite_check)
     suite_check.findings += _data(suite, site, home)
+    if any(one.level is Level.FAILURE for one in suite_check.findings):
+        # No case starts without its environment and data, so "all cases can be started" would contradict them.
+        suite_check.findings = [
+            one for one in suite_check.findings if (one.check, one.level) != ("cases", Level.OK)
+        ]
     on_gpu = any(device_of(case, site.machine) is Device.CUDA for case in suite.cases)
     suite_check.device = Device.CUDA if on_gpu else Device.CPU
     suite_check.precisions = tuple(
@@ -128,6 +135,18 @@ def _cases(
         if missing:
             remedy = f"first mend {', '.join(missing)}, which cannot be inspected; then {remedy}"
         yield _finding("cases", Level.FAILURE, names, found, remedy)
+
+
+def _requirements(suite: Suite, names: tuple[str, ...]) -> Iterator[CheckFinding]:
+    """Yield a warning if the protocol has too few runs for an interval, by which alone a requirement is decided."""
+    most = suite.protocol.max_repeats
+    if suite.require and most < MIN_RUNS:
+        found = (
+            f"the suite requires values, but cannot decide them: an interval needs {MIN_RUNS} runs of a "
+            f"case, and the protocol has at most {most}"
+        )
+        remedy = f"write protocol: {{repeats: {MIN_RUNS}}} or more, 5 for example"
+        yield _finding("require", Level.WARNING, names, found, remedy)
 
 
 def _timed_cases(

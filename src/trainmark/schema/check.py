@@ -33,8 +33,12 @@ class CheckFinding(Frozen):
 
 
 class Quantity(StrEnum):
-    """The quantity measured on a device, or (``link``) between two hosts."""
+    """The quantity measured on a device, or (``link``) between two hosts.
 
+    ``one-core`` is arithmetic by one thread, in the time in which that thread did not wait for a core.
+    """
+
+    ONE_CORE = "one-core"
     MATRIX_PRODUCT = "matrix-product"
     MEMORY_COPY = "memory-copy"
     HOST_TO_DEVICE = "host-to-device"

@@ -16,6 +16,8 @@ from functools import partial
 from typing import Any, Callable, Iterator
 
 COPIED = 1 << 27
+MULTIPLIED = 1 << 14
+"""Numbers that stay in a core's cache, and too few for a library to use several threads."""
 
 
 def print_result(value: object) -> None:
@@ -51,6 +53,51 @@ def mean(work: Callable[[], object], ready: Callable[[], object], round_s: float
     return (time.perf_counter() - started) / repeats
 
 
+def waited_s() -> float | None:
+    """Return how long this thread has waited for a core since it began; None if the kernel does not count that."""
+    try:
+        with open("/proc/thread-self/schedstat") as file:
+            return int(file.read().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def throttlings() -> int:
+    """Return how often a CPU quota has stopped this process; the kernel counts that as waiting for a core too."""
+    count = 0
+    for path in ("/sys/fs/cgroup", "/sys/fs/cgroup/cpu"):
+        try:
+            with open("/proc/self/cgroup") as file:
+                own = file.readline().rstrip().rpartition(":")[2].strip("/").split("/")
+        except OSError:
+            own = []
+        for depth in range(len(own) + 1):
+            try:
+                with open("/".join([path, *own[:depth], "cpu.stat"])) as file:
+                    count += sum(int(line.split()[1]) for line in file if line.startswith("nr_throttled "))
+            except OSError:
+                pass
+    return count
+
+
+def one_core(multiply: Callable[[], object], round_s: float) -> float:
+    """Return the mean seconds of a repeat on one thread over a round, without the time in which it waited for a core.
+
+    Other processes lengthen that wait only, so that a slow core shows on a busy host too. Time for which the process is
+    stopped counts, and so does the wait if a quota may be its cause.
+    """
+    multiply()
+    repeats, throttled, waited, started = 0, throttlings(), waited_s(), time.perf_counter()
+    while repeats == 0 or time.perf_counter() - started < round_s:
+        for _ in range(100):
+            multiply()
+        repeats += 100
+    took, now = time.perf_counter() - started, waited_s()
+    if waited is not None and now is not None and throttlings() == throttled:
+        took -= now - waited
+    return took / repeats
+
+
 def timing(
     quantity: str,
     device: str,
@@ -75,6 +122,10 @@ def with_torch(torch: Any, device: str, round_s: float, precisions: list[str]) -
         if on_gpu:
             torch.cuda.synchronize(device)
 
+    if not on_gpu:
+        few, more, product = (torch.ones(MULTIPLIED) for _ in range(3))
+        took = one_core(partial(torch.mul, few, more, out=product), round_s)
+        yield timing("one-core", device, kind, float(MULTIPLIED), "FLOP", took, "fp32")
     types = {"fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
     for precision in precisions:
         if precision == "tf32" and not on_gpu:
@@ -100,6 +151,9 @@ def with_numpy(numpy: Any, device: str, round_s: float, _: list[str]) -> Iterato
     if device != "cpu":
         raise RuntimeError("this environment has no torch, and numpy runs on the CPU only")
     size, kind = 1024, cpu()
+    few, more, product = (numpy.ones(MULTIPLIED, dtype=numpy.float32) for _ in range(3))
+    took = one_core(partial(numpy.multiply, few, more, out=product), round_s)
+    yield timing("one-core", device, kind, float(MULTIPLIED), "FLOP", took, "fp32")
     random = numpy.random.default_rng(1)
     one, other = (random.random((size, size), dtype=numpy.float32) for _ in range(2))
     into = numpy.empty_like(one)
