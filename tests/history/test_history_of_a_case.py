@@ -71,7 +71,7 @@ def test_a_faster_program_is_an_improvement_and_no_alarm() -> None:
 def test_few_results_are_not_analysed_and_say_so() -> None:
     found = analyse_case("case", [Point(source="#1", at=START, value=1.0, unit="images/s")] * 9)
 
-    assert found.reason == "9 results, of 10 that a search for changes needs"
+    assert found.reason == "9 results, but a search for changes needs 10"
 
 
 def test_results_in_different_units_are_not_analysed() -> None:

@@ -127,7 +127,7 @@ def test_of_two_stalls_the_longer_one_is_the_cause() -> None:
 def test_a_fact_that_is_missing_is_named_with_the_way_to_get_it() -> None:
     found = judge_bound(BoundFacts(unsampled="no telemetry was recorded"))
     assert (found.bound, found.share) == (Bound.UNKNOWN, None)
-    assert "unknown: the wait for data" in found.sentence
+    assert "not measured: the wait for data" in found.sentence
     assert found.settle is not None
     assert "print the time that it waits for data" in found.settle
     assert {check.share for check in found.checks} == {None}
@@ -171,7 +171,7 @@ def test_every_threshold_has_a_source_and_every_piece_of_evidence_a_reader() -> 
         ("h200-language", "gpt2_124m", Bound.POWER, "in 100% of the samples"),
         ("h200-language", "wide_deep", Bound.COMPUTE, "the MFU is 78%"),
         ("h200-scaling", "1n4g-synthetic-nhwc-torch", Bound.POWER, "of 1980 MHz"),
-        ("h200-scaling", "1n4g-synthetic-nhwc-none", Bound.UNKNOWN, "unknown: the wait of the ranks"),
+        ("h200-scaling", "1n4g-synthetic-nhwc-none", Bound.UNKNOWN, "not measured: the wait of the ranks"),
         ("frameworks", "mxnet-mobilenet_v1-fp32-b8-1n1g-photos", Bound.DATA, "waits for data in 18%"),
         ("cluster-slurm-pytorch", "2n1g", Bound.COMMUNICATION, "wait 91% of a step for rank 1"),
         ("cluster-ssh", "tensorflow-mobilenet_v1-fp32-b4-4n2g", Bound.HOST, "other processes took 80%"),

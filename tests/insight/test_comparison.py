@@ -247,6 +247,13 @@ def test_a_comparison_of_disturbed_runs_shows_how_to_get_a_verdict(results: Resu
     assert advice not in render_comparison(found)
 
 
+def test_a_reason_that_both_sides_share_is_given_once(results: Results) -> None:
+    single = table_of(results, (1.0,))
+    text = render_comparison(compare([single], single))
+    assert "each side has only one run" in text
+    assert "the candidate has" not in text
+
+
 def test_a_verdict_against_one_baseline_says_so(results: Results) -> None:
     text = render_comparison(compare([results], times(results, 0.7)))
     assert text.count("slower within one campaign") == len(results.cases)

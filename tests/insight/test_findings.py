@@ -7,6 +7,7 @@ import pytest
 
 from trainmark.files import write_atomically
 from trainmark.insight import find, judged
+from trainmark.insight.from_results import run_from_case
 from trainmark.measure import estimate, speedup
 from trainmark.node.machine import collect
 from trainmark.report.language import Language, catalogue
@@ -121,6 +122,24 @@ def test_equally_many_fast_and_slow_runs_are_outliers_of_each_other(
         (repeat, "run-apart") for repeat in range(1, len(factors) + 1)
     ]
     assert find(pulled(old, (1.0, 1.2, 1.4, 1.7))).doubts == ()
+
+
+def test_an_outlier_of_a_large_rate_is_printed_without_an_exponent(old: Results) -> None:
+    (doubt,) = find(pulled(old, (1000.0, 1010.0, 990.0, 1000.0, 1010.0, 3000.0))).doubts
+    assert "e+" not in doubt.sentence
+
+
+def test_an_explained_case_has_each_doubt_once_with_the_number_of_its_runs(old: Results) -> None:
+    case = old.cases[0]
+    busy = (
+        BUSY.model_copy(update={"sentence": f"other processes took {share} % of the cores"})
+        for share in (48, 50)
+    )
+    doubted = (
+        run.model_copy(update={"suspicions": (one,)}) for run, one in zip(case.runs, busy, strict=False)
+    )
+    explained = run_from_case(old, case.model_copy(update={"runs": tuple(doubted)}), "here")
+    assert explained.doubts == ("other processes took 50 % of the cores (cpu-shared)",)
 
 
 @pytest.mark.parametrize("side", [1, 4])
@@ -404,7 +423,7 @@ def test_a_case_without_a_number_meets_nothing_and_the_results_do_not_hold(old: 
     )
     lost = old.model_copy(update={"cases": (case,)})
     ((_, verdict, sentence),) = judge(lost, Requirement(throughput="1 images/s"))
-    assert (verdict, "out of memory" in sentence) == ("undecided", True)
+    assert (verdict, Outcome.OOM.label in sentence) == ("undecided", True)
 
 
 def test_results_hold_only_if_what_is_required_is_met(old: Results) -> None:

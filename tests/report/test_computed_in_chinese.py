@@ -133,7 +133,7 @@ def test_a_text_of_unknown_form_stays_as_it_is() -> None:
         say.translated("exit code 1: no module named 'x'; and more")
         == "exit code 1: no module named 'x'；and more"
     )
-    assert say.translated("unknown: the bandwidth, the power limit") == "未知：带宽，功率上限"
+    assert say.translated("not measured: the bandwidth, the power limit") == "未测量：带宽，功率上限"
     assert say.translated("GPU busy 31% at 200 W of 700 W, idle while the host launches kernels") == (
         "GPU 忙碌 31%，功率 200 W（上限 700 W），主机启动内核时空闲"
     )

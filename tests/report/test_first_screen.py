@@ -176,6 +176,26 @@ def test_a_suite_whose_baseline_is_no_case_names_the_line(line: str, complaint: 
     assert complaint in str(error.value)
 
 
+def test_models_that_are_not_compared_are_shown_by_their_fastest_case(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("trainmark.report.sections.summary.MOST_ROWS", 3)
+    cases = [
+        (case, sample.ok_runs(case, 100.0 + 10 * i, 3))
+        for i, case in enumerate(
+            case_of(model=model, compiler=compiler)
+            for model in ("resnet50_v1.5", "mobilenet_v1")
+            for compiler in ("torch.compile-fused", "cuda-graph", "none")
+        )
+    ]
+    section = glance(sample.results([*cases[:3], *reversed(cases[3:])]))
+
+    assert all("none" in row[0].split() for row in rows(section))
+    assert [row[1].split()[0] for row in rows(section)] == ["120.0", "150.0"]
+    (table,) = (block for block in section.blocks if isinstance(block, Table))
+    assert "2 of 6 measured cases are shown, each the fastest of its kind" in table.footnotes[0]
+
+
 def test_at_most_eight_rows_are_shown_and_the_note_says_of_how_many() -> None:
     cases = [
         (case, sample.ok_runs(case, 100.0 + 10 * i, 3))
@@ -211,7 +231,9 @@ def test_results_without_any_doubt_say_how_often_the_machine_was_watched() -> No
 def failed_program() -> Results:
     """A program by its command line whose only run gave no number."""
     case = sample.foreign_program().cases[0].case
-    reason = "train.log is unknown: no line of it repeats with a rising counter; the program printed nothing"
+    reason = (
+        "train.log is unknown: no line of it repeats with an increasing counter; the program printed nothing"
+    )
     return sample.results([(case, (sample.failed_run(case, Outcome.INVALID, reason),))])
 
 

@@ -231,7 +231,8 @@ def test_doubts_and_failures_are_shown_as_they_arise_and_as_text(suite: RunningS
 
     text = server.ask("/live.html").text
 
-    assert "the GPU&#39;s clock was throttled in 12 % of the samples (clocks-throttled)" in text
+    doubt = "the GPU&#39;s clock was throttled in 12 % of the samples (clocks-throttled)"
+    assert f"{CASES[1].id}, repeat {doubted.repeat}: {doubt}" in text
     assert "&lt;img src=x" in text
     assert "<img" not in text
 

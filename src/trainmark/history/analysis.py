@@ -63,7 +63,7 @@ def _no_analysis(points: Sequence[Point]) -> str | None:
     if len(units := dict.fromkeys(point.unit for point in points)) > 1:
         return f"the results have different units ({', '.join(units)})"
     if len(points) < LEAST_POINTS:
-        return f"{counted(len(points), 'result')}, of {LEAST_POINTS} that a search for changes needs"
+        return f"{counted(len(points), 'result')}, but a search for changes needs {LEAST_POINTS}"
     return None
 
 

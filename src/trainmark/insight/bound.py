@@ -492,7 +492,7 @@ def _unknown(checks: Sequence[BoundCheck]) -> str:
     """Return the sentence of a run whose cause is not known: the facts that were read, and those that were not."""
     missing = {check.evidence for check in checks if check.share is None}
     names = [rule.fact for rule in bound_table() if rule.name in missing]
-    unread = [f"unknown: {', '.join(names)}"] if names else []
+    unread = [f"not measured: {', '.join(names)}"] if names else []
     idle = next((check for check in checks if check.evidence == "gpu-idle"), None)
     communication = {"rank-wait", "gradient-exchange"} & missing
     itself = (

@@ -411,11 +411,11 @@ def _counted_by(case: CaseResult, what: str) -> set[str]:
 
 
 def _without_interval(row: Row) -> str:
-    reasons = [
-        f"the {side} {case.estimate.no_interval.in_words}"
-        for side, case in zip(Side, (row.baseline, row.candidate), strict=True)
-        if case.estimate is not None and case.estimate.no_interval is not None
-    ]
+    sides: dict[str, list[str]] = {}
+    for side, case in zip(Side, (row.baseline, row.candidate), strict=True):
+        if case.estimate is not None and case.estimate.no_interval is not None:
+            sides.setdefault(case.estimate.no_interval.in_words, []).append(f"the {side}")
+    reasons = (f"{'each side' if len(names) > 1 else names[0]} {reason}" for reason, names in sides.items())
     return "; ".join(reasons) or "a side has no interval"
 
 

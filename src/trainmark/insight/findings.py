@@ -6,6 +6,7 @@ are a symptom: a reader who sees only the symptom looks for the cause in the wro
 out.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -19,6 +20,7 @@ from trainmark.measure import ratio
 from trainmark.measure.energy import energy_finding, gpus_of, sampled_gpus
 from trainmark.measure.pooling import same_hardware
 from trainmark.measure.statistics import MAX_RATE_RATIO, MIN_RUNS_FOR_ORDER_STATISTICS
+from trainmark.printable import significant
 from trainmark.schema.case import MAX_BATCH, SYNTHETIC, Case
 from trainmark.schema.energy import EnergyFinding
 from trainmark.schema.manifest import Manifest
@@ -71,8 +73,8 @@ _BY_GATE = {
     GateName.CPU_SHARED: (
         "`trainmark run --wait-quiet MINUTES` waits before each run until other processes take less than 10 % of the "
         "CPUs",
-        "`trainmark run --cpus LIST` keeps the runs on some CPUs, if the other programs use the rest (for example "
-        "started by `taskset -c`); only these CPUs are then looked at",
+        "`trainmark run --cpus LIST` runs and checks on these CPUs only; keep the other programs on the rest (for "
+        "example with `taskset -c`)",
     ),
     GateName.GPU_SHARED: (
         "choose a GPU that no other program uses: `CUDA_VISIBLE_DEVICES=1 trainmark run ...`",
@@ -187,9 +189,9 @@ def _after_disturbance(case: CaseResult, measured: list[RunResult]) -> Advice:
         steps.append("compare the CPU time per sample, which other load changes less than the throughput")
     off = ", ".join(gates)
     steps.append(
-        f"to accept the disturbance as part of the number, write `gates: {{off: [{off}]}}` in the suite and raise "
-        f"`repeats` to {MIN_RUNS_FOR_ORDER_STATISTICS} or more, from which even runs that differ by more than a factor "
-        f"of {MAX_RATE_RATIO:g} have an interval"
+        f"to accept the disturbance as part of the number, write `gates: {{off: [{off}]}}` in the suite and set "
+        f"`repeats` to {MIN_RUNS_FOR_ORDER_STATISTICS} or more; with fewer, runs that differ by more than a factor of "
+        f"{MAX_RATE_RATIO:g} have no interval"
     )
     return Advice(case=case.id, reason=reason, steps=tuple(steps))
 
@@ -372,8 +374,8 @@ def _outliers(case: CaseResult) -> Iterator[Doubt]:
         # A drift moves the first and the last run by half of its size, and has a separate doubt.
         if max(rate / low, high / rate) > MAX_RATE_RATIO and abs(rate / middle - 1) > drifted / 2:
             sentence = (
-                f"the run has {rate:.4g} {case.unit}, but the median of its case's {len(rates)} runs is {middle:.4g}: "
-                "random variation does not explain such a difference"
+                f"the run has {significant(rate, 4)} {case.unit}, but the median of its case's {len(rates)} runs is "
+                f"{significant(middle, 4)}: random variation does not explain such a difference"
             )
             yield Doubt(case=case.id, repeat=repeat, code=OUTLIER_RUN, sentence=sentence, about=About.MACHINE)
 
@@ -393,6 +395,25 @@ def _chosen(case: CaseResult) -> Iterator[Doubt]:
 def _doubts_of(case: CaseResult, run: RunResult) -> Iterator[Doubt]:
     for doubt in doubts_of_run(run):
         yield Doubt(case=case.id, repeat=run.repeat, **doubt.model_dump())
+
+
+def counted_doubts(case: CaseResult, runs: Sequence[RunResult]) -> Iterator[tuple[Suspicion, str]]:
+    """Yield the doubts about a case in causal order, each with its code and how many of ``runs`` have it, in words.
+
+    Of each code there are the doubts of the last run that has it: one for each host concerned.
+    """
+    found: dict[str, dict[str, Suspicion]] = {}
+    having: Counter[str] = Counter()
+    for run in runs:
+        of_run: dict[str, dict[str, Suspicion]] = {}
+        for doubt in doubts_of_run(run):
+            of_run.setdefault(doubt.code, {})[doubt.sentence] = doubt
+        found |= of_run
+        having.update(of_run.keys())
+    found |= {doubt.code: {doubt.sentence: doubt} for doubt in case.suspicions}
+    for doubt in in_causal_order(doubt for doubts in found.values() for doubt in doubts.values()):
+        some = f", in {having[doubt.code]} of {len(runs)} runs" if 0 < having[doubt.code] < len(runs) else ""
+        yield doubt, f"{doubt.code}{some}"
 
 
 def doubts_of_run(run: RunResult) -> list[Suspicion]:

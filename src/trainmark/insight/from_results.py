@@ -8,7 +8,7 @@ from statistics import median
 
 from trainmark.errors import InputError
 from trainmark.insight.bound import bound_of, judge_bounds
-from trainmark.insight.findings import doubts_of_run
+from trainmark.insight.findings import counted_doubts
 from trainmark.insight.from_log import manifest_readings, run_from_log
 from trainmark.insight.profiles import profiled_side
 from trainmark.insight.recipe import Reading, StatedRecipe, recipe_from
@@ -46,7 +46,7 @@ def run_from_case(results: Results, case: CaseResult, name: str, folder: Path | 
         run.measurement.data_wait for run in runs if run.measurement and run.measurement.data_wait is not None
     )
     estimate = case.estimate
-    doubts = [doubt.sentence for run in runs for doubt in doubts_of_run(run)]
+    doubts = (f"{doubt.sentence} ({code})" for doubt, code in counted_doubts(case, runs))
     return ExplainedRun(
         name=name,
         recipe=stated_recipe(results, case),
@@ -54,7 +54,7 @@ def run_from_case(results: Results, case: CaseResult, name: str, folder: Path | 
         unit=case.unit,
         rule=None if measurement is None else measurement.rule,
         data_wait=waits[len(waits) // 2] if waits else None,
-        doubts=tuple(dict.fromkeys(doubts)) or _no_number(case),
+        doubts=tuple(doubts) or _no_number(case),
         noise=0.0 if estimate is None else estimate.half_width or _noise_of_records(runs, folder),
         unrepeated=estimate.no_interval.in_words
         if estimate is not None and estimate.no_interval is not None

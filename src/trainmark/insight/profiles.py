@@ -24,7 +24,7 @@ KIND_NAMES = {
 
 
 DISTANT_STEP = 0.25
-DISTANT = "the profiled step is far from the others, so its shares may not be theirs"
+DISTANT = "the profiled step is far from the others, so its shares may not apply to them"
 
 
 @dataclass(frozen=True, slots=True)

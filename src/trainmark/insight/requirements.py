@@ -115,10 +115,10 @@ def _named(one: CaseResult, case: CaseResult) -> str:
 
 
 def _no_number(case: CaseResult) -> str:
-    """Return why a case has no number."""
+    """Return why a case has no number; its reason, which may be long, is with the case."""
     if not case.runs and case.reason is None:
         return "it was not run"
-    return f"it has no number ({case.outcome}{f', {case.reason}' if case.reason else ''})"
+    return f"it has no number ({case.outcome.label})"
 
 
 def _finding(

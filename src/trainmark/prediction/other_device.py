@@ -13,6 +13,7 @@ import numpy as np
 
 from trainmark.errors import InputError, nearest
 from trainmark.measure.device_peaks import Peak, find_peak, load_peaks
+from trainmark.printable import significant
 from trainmark.reference import Reference
 from trainmark.schema.manifest import Manifest
 from trainmark.schema.results import Results, pooled
@@ -151,8 +152,8 @@ def render_what_if(report: WhatIfReport) -> str:
             lines.append(f"  {one.name}: none: {one.reason}")
             continue
         lines.append(
-            f"  {one.name}: {one.measured:.5g} {one.unit} on {one.device} -> about {one.estimate:.4g} "
-            f"({one.low:.4g} to {one.high:.4g} by the two peaks)"
+            f"  {one.name}: {significant(one.measured)} {one.unit} on {one.device} -> about "
+            f"{significant(one.estimate, 4)} ({significant(one.low, 4)} to {significant(one.high, 4)} by the two peaks)"
         )
     lines += ["", _error(report.error)]
     return "\n".join(lines) + "\n"

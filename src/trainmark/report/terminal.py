@@ -34,7 +34,8 @@ def render_table(results: Results, language: Language = Language.EN) -> str:
         parts += [_table(block) for block in waited.blocks if isinstance(block, Table)]
     parts += inspection_sentence(about)
     if about.findings.requirements:
-        parts.append("\n".join([f"{say('required_title')}{say('colon')}", *required_lines(about)]))
+        title = f"{say('required_title')}{say('colon')}".rstrip()
+        parts.append("\n".join([title, *required_lines(about)]))
     parts += advice_lines(about)
     if missing := list(_missing(about)):
         parts.append("\n".join(missing))

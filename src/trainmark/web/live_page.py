@@ -40,7 +40,10 @@ def _blocks(state: SuiteState, say: Catalogue) -> Iterator[Block]:
     doubts = [(run, doubt) for run in state.recent for doubt in run.doubts][:MOST_DOUBTS]
     if doubts:
         yield Bullets(
-            tuple(plain(f"{run.case_id}, {run.repeat}: {doubt}") for run, doubt in doubts),
+            tuple(
+                plain(say("commands_of_one", case=run.case_id, repeat=run.repeat) + say("colon") + doubt)
+                for run, doubt in doubts
+            ),
             say("newest_doubts"),
         )
     slowest = [_slowest(run, say) for run in state.recent if run.slowest is not None]

@@ -127,6 +127,7 @@ class _Selection:
 
     rows: Sequence[_Compared]
     aspects: tuple[Aspect, ...]
+    are_fastest: bool = False
 
 
 def _selected(context: Context, compared: Sequence[_Compared]) -> _Selection:
@@ -134,7 +135,7 @@ def _selected(context: Context, compared: Sequence[_Compared]) -> _Selection:
 
     If not all cases fit, each framework, precision and number of devices has one row if these fit, else the same for
     the smallest and the largest number of devices, else each framework, else each model: the case that differs from its
-    baseline in the fewest aspects.
+    baseline in the fewest aspects. If these would all be baselines, so that nothing is compared, the fastest is shown.
     """
     if len(compared) <= MOST_ROWS:
         return _Selection(compared, context.axes.varying)
@@ -143,19 +144,31 @@ def _selected(context: Context, compared: Sequence[_Compared]) -> _Selection:
     chosen: list[_Compared] = []
     aspects: tuple[Aspect, ...] = ()
     for among, aspects in ((compared, _GROUPS[0]), (ends, _GROUPS[0]), *((compared, a) for a in _GROUPS[1:])):
-        chosen = _nearest(context, among, aspects)
+        groups = _grouped(context, among, aspects)
+        chosen = [min(group, key=lambda one: _distance(context, one)) for group in groups]
         if len(chosen) <= MOST_ROWS:
             break
-    return _Selection(chosen[:MOST_ROWS], aspects)
+    are_fastest = all(one.case.id == one.baseline.id for one in chosen)
+    if are_fastest:
+        chosen = [_fastest(group) for group in groups]
+    return _Selection(chosen[:MOST_ROWS], aspects, are_fastest)
 
 
-def _nearest(context: Context, among: Sequence[_Compared], aspects: tuple[Aspect, ...]) -> list[_Compared]:
-    """Return one case for each value of ``aspects``: the one that is the most like its baseline."""
+def _grouped(
+    context: Context, among: Sequence[_Compared], aspects: tuple[Aspect, ...]
+) -> list[list[_Compared]]:
+    """Return the cases of each value of ``aspects``."""
     groups: dict[tuple[str, ...], list[_Compared]] = {}
     for one in among:
         key = (one.baseline.id, *context.axes.key(one.case.case, aspects))
         groups.setdefault(key, []).append(one)
-    return [min(group, key=lambda one: _distance(context, one)) for group in groups.values()]
+    return list(groups.values())
+
+
+def _fastest(group: Sequence[_Compared]) -> _Compared:
+    """Return the fastest case of a group, compared with none."""
+    best = max((one.case for one in group), key=lambda case: case.estimate.median if case.estimate else 0.0)
+    return _Compared(best, best)
 
 
 def _distance(context: Context, one: _Compared) -> int:
@@ -216,7 +229,9 @@ def _glance_notes(context: Context, compared: Sequence[_Compared], selection: _S
     if bases:
         note.append(say("glance_ratio", bases=say("semicolon").join(bases)))
     if len(rows) < len(compared):
-        note.append(say("glance_some", n=len(rows), of=len(compared)))
+        note.append(
+            say("glance_fastest" if selection.are_fastest else "glance_some", n=len(rows), of=len(compared))
+        )
     note += _unlike(context, selection)
     if note:
         yield say("space").join(note)
