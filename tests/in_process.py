@@ -95,6 +95,9 @@ class InProcessHost(LocalHost):
         self._ended[number] = (job, code)
         return number
 
+    def start_ahead(self, job: Job, log: Path) -> None:
+        pass
+
     def wait(self, pid: int, timeout_s: float) -> int | None:
         return self._ended[pid][1] if pid in self._ended else super().wait(pid, timeout_s)
 

@@ -32,6 +32,7 @@ def test_a_command_becomes_a_card_that_a_suite_runs(folder: Path, capsys: pytest
     assert (card.name, card.log_format, card.task) == ("trainer", "nanogpt", "program")
     assert card.working_directory == str(folder)
     assert text.count("# ") > 10
+    assert "work_per_step" not in text, "the log prints it"
     assert str(folder) not in text.partition("name: trainer")[2].replace(sys.executable, "")
     assert "its run gave" in capsys.readouterr().out
     # The suite in its head runs it.
@@ -145,6 +146,9 @@ def test_a_card_of_lines_without_a_time_proposes_their_format_and_its_check_agre
     proposed = text.partition("to be corrected:\n")[2].partition("log_format: auto\n")[0]
     assert proposed
     assert "{stamp}" not in proposed
+    stated = text.replace("# work_per_step:", "work_per_step:").replace("# unit:", "unit:")
+    (folder / "stated.yaml").write_text(stated)
+    assert (read_card(folder / "stated.yaml").card.work_per_step, "unit: samples/s" in stated) == (32, True)
     described = yaml.safe_load("\n".join(line[4:] for line in proposed.splitlines()))
     (folder / "loop.yaml").write_text(text.replace("log_format: auto", yaml.safe_dump(described).rstrip()))
     capsys.readouterr()

@@ -60,6 +60,37 @@ def test_lines_that_a_carriage_return_redraws_are_records(tmp_path: Path) -> Non
     assert found["warmup_steps"] + found["measured_steps"] == 60
 
 
+DAEMON = """
+import os, sys, time
+print("the training goes on in the background", flush=True)
+if os.fork():
+    os._exit(0)
+os.setsid()
+output = os.open(os.devnull, os.O_WRONLY)
+os.dup2(output, 1)
+os.dup2(output, 2)
+time.sleep(300)
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("words", [(sys.executable, "train.py"), ("sh", "-c", "sleep 300 & echo started")])
+def test_a_program_that_goes_on_in_the_background_is_called_that(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was told about lines without a rising counter."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(DAEMON)
+
+    assert main(["run", "--out", "out", "--repeats", "1", "--", *words]) == 1
+
+    (case,) = json.loads((tmp_path / "out" / "results.json").read_text())["cases"]
+    (run,) = case["runs"]
+    left = "the program left with exit code 0 while one process of it went on in the background, until trainmark ended"
+    assert (run["outcome"], run["reason"][: len(left)]) == ("invalid", left)
+    assert "stay in the foreground" in run["reason"]
+
+
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
@@ -206,6 +237,7 @@ def test_a_doubt_that_every_run_has_is_printed_in_full_once(
     progress = capsys.readouterr().err
     assert progress.count("no known program prints these lines") == 1
     assert "suspect: guessed, as before" in progress
+    assert progress.count("is accurate only to") <= 1
 
 
 MEASURED = """
@@ -226,7 +258,7 @@ def test_the_report_has_the_steps_of_a_program_that_measures_itself(tmp_path: Pa
     main(["run", "--repeats", "1", "--out", str(out), "--", sys.executable, str(tmp_path / "train.py")])
 
     report = (out / "report.md").read_text()
-    assert "left out as warm-up: 10; measured: 20." in report
+    assert "10 left out as warm-up, 20 measured." in report
     assert "A run has" not in report
     assert "unknown training" not in report
 

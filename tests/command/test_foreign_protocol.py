@@ -36,7 +36,7 @@ def test_the_report_states_what_was_measured(
     measurement, report = measured(tmp_path, suite, **card)
 
     assert measurement["warmup_steps"] == skipped
-    assert f"left out as warm-up: {skipped}; measured: {measurement['measured_steps']}." in report
+    assert f"{skipped} left out as warm-up, {measurement['measured_steps']} measured." in report
     assert "A run has" not in report
 
 
@@ -44,7 +44,7 @@ def test_a_plan_of_other_programs_states_no_steps(tmp_path: Path, capsys: pytest
     assert main(["plan", str(written(tmp_path, command=STYLE))]) == 0
 
     heading = capsys.readouterr().out.splitlines()[0]
-    assert "as many steps per run as the programs' commands say" in heading
+    assert "as many steps per run as the command requests" in heading
     assert "not measured" not in heading
 
 

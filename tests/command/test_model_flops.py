@@ -33,9 +33,26 @@ def test_printed_parameters_are_read_with_their_suffix(
 
 
 def test_of_several_the_largest_is_the_whole_model(tmp_path: Path) -> None:
-    (tmp_path / "train.log").write_text("trainable parameters: 10M\ntotal parameters: 1.2B\n")
+    (tmp_path / "train.log").write_text("model parameters: 10M\ntrainable parameters: 1.2B\n")
 
     assert printed_parameters(tmp_path / "train.log") == 1_200_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("trainable params: 4,194,304 || all params: 6,742,609,920 || trainable%: 0.0622", "train.py"),
+        ("trainable parameters: 10M\ntotal parameters: 1.2B", "train.py"),
+        ("  Number of trainable parameters = 4,194,304", "train.py --use_peft --lora_r 8"),
+        ("Fine-tuning method: LoRA\n  Number of trainable parameters = 4,194,304", "train.py"),
+    ],
+)
+def test_of_a_model_that_is_trained_in_part_no_number_of_parameters_gives_the_operations(
+    tmp_path: Path, text: str, command: str
+) -> None:
+    (tmp_path / "train.log").write_text(f"start\n{text}\nstep 1\n")
+
+    assert printed_parameters(tmp_path / "train.log", [command]) is None
 
 
 @pytest.mark.parametrize(

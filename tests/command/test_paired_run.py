@@ -232,13 +232,21 @@ def test_a_pause_reaches_children_with_a_session_of_their_own_and_the_end_does_t
 
 
 def test_waiting_for_own_threads_is_not_waiting_for_others() -> None:
-    before = Contention(cpus=2, busy_s=10.0, own_s={7: 1.0, 8: 1.0}, waits_s={7: 0.5, 8: 0.0})
+    before = Contention(total_s=20.0, busy_s=10.0, own_s={7: 1.0, 8: 1.0}, waits_s={7: 0.5, 8: 0.0})
 
-    alone = Contention(cpus=2, busy_s=14.0, own_s={7: 3.0, 8: 3.0}, waits_s={7: 1.5, 8: 0.2})
+    alone = Contention(total_s=24.0, busy_s=14.0, own_s={7: 3.0, 8: 3.0}, waits_s={7: 1.5, 8: 0.2})
     assert before.shares_until(alone, 2.0) == (0.0, 0.0)
-    shared = Contention(cpus=2, busy_s=14.0, own_s={7: 2.0, 8: 3.0}, waits_s={7: 1.5, 8: 0.2})
+    shared = Contention(total_s=24.0, busy_s=14.0, own_s={7: 2.0, 8: 3.0}, waits_s={7: 1.5, 8: 0.2})
     assert before.shares_until(shared, 2.0) == (0.5, 0.25)
-    assert before.shares_until(Contention(cpus=2, busy_s=14.0, own_s={7: 2.0}, waits_s={}), 2.0) is None
+    assert before.shares_until(Contention(total_s=24.0, busy_s=14.0, own_s={7: 2.0}, waits_s={}), 2.0) is None
+
+
+def test_others_take_no_more_than_all_cpus_while_the_program_is_being_paused() -> None:
+    before = Contention(total_s=20.0, busy_s=10.0, own_s={7: 1.0}, waits_s={7: 0.5})
+    # The counters are read half a second after the block of two seconds.
+    after = Contention(total_s=25.0, busy_s=15.0, own_s={7: 1.0}, waits_s={7: 2.5})
+
+    assert before.shares_until(after, 2.0) == (1.0, 1.0)
 
 
 BUSY = "while True:\n    pass"

@@ -290,6 +290,26 @@ def test_a_changed_program_is_not_pooled_with_its_earlier_runs(
     assert "suite" in capsys.readouterr().err
 
 
+def test_a_file_that_the_program_itself_writes_can_be_left_out(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "clock.json").write_text("of an earlier run")
+    code, first = measured(tmp_path, "--style nanogpt", "--repeats", "1")
+
+    (run,) = runs(first)
+    (doubt,) = (one["sentence"] for one in run["suspicions"] if one["code"] == "source-changed")
+    assert code == 1
+    assert (
+        "clock.json has changed; if the program writes these files itself, delete them from 'files'" in doubt
+    )
+    card = yaml.safe_load((tmp_path / "out" / "card.yaml").read_text())
+    card["source"]["files"].remove(str(tmp_path / "clock.json"))
+    (tmp_path / "out" / "card.yaml").write_text(yaml.safe_dump(card))
+    main(["run", "out/command.yaml", "--out", "again"])
+    (run,) = runs(json.loads((tmp_path / "again" / "results.json").read_text()))
+    assert "source-changed" not in {one["code"] for one in run["suspicions"]}
+
+
 def test_a_program_that_refuses_with_code_0_is_quoted(tmp_path: Path) -> None:
     code, results = measured(tmp_path, "--fail refuse", "--repeats", "1")
 
@@ -426,7 +446,7 @@ def test_a_required_rate_that_is_not_shown_is_exit_code_1_with_its_sentence(
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("speed=3", "write NAME=LEAST with one of throughput, per_device, efficiency"),
+        ("speed=3", "write NAME=MINIMUM with one of throughput, per_device, efficiency"),
         ("throughput=3", "must be a rate above 0 with its unit"),
     ],
 )

@@ -130,4 +130,4 @@ def test_a_host_that_cannot_be_reached_is_named_in_one_line(
     main(["run", "--hosts", str(hosts), "--out", "out", "--repeats", "1", "--", "sh", "-c", "true {node}"])
 
     reason = "refused: no agent could be started on it (ssh ended with code 255: ssh: connect to host refused port 22"
-    assert f"no number   failed: {reason}: Connection refused)\n" in capsys.readouterr().out
+    assert f"no number   failed: {reason}: Connection refused); start sshd there" in capsys.readouterr().out

@@ -53,13 +53,23 @@ def test_an_unknown_suite_has_the_nearest_name(capsys: pytest.CaptureFixture[str
     assert "no suite 'dmo'; did you mean 'demo'?" in capsys.readouterr().err
 
 
-def test_a_new_suite_is_one_that_plan_accepts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_of_completion_has_commands_to_copy(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "--help"]) == 0
+
+    assert "> ~/.local/share/bash-completion/completions/trainmark\n" in capsys.readouterr().out
+
+
+def test_a_new_suite_is_one_that_plan_accepts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRAINMARK_HOME", str(tmp_path / "home"))
     assert main(["init", "mine.yaml", "--framework", "pytorch"]) == 0
     written = (tmp_path / "mine.yaml").read_text(encoding="utf-8")
     assert main(["init", "mine.yaml"]) == 2
 
     errors = capsys.readouterr().err
-    assert "next: trainmark check mine.yaml, then trainmark run mine.yaml" in errors
+    steps = ("env create pytorch", "check mine.yaml", "run mine.yaml")
+    assert f"next: {', then '.join(f'trainmark {step}' for step in steps)}\n" in errors
     assert "exists already" in errors
     assert written.startswith("# A suite for this machine (")
     from trainmark.cli.suite_input import read_suite

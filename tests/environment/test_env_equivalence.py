@@ -45,7 +45,7 @@ def test_two_frameworks_that_do_the_same_exit_0_and_say_how_close_they_are(
     assert re.search(r"^  pytorch = tensorflow +logits \d\.\de-\d+, loss .*: ok$", output.out, re.MULTILINE)
     assert "4,231,976 parameters" in output.out
     assert last == "  equal work"
-    assert "tensorflow: checking that its mobilenet_v1 does the described work" in output.err
+    assert "tensorflow: checking that its mobilenet_v1 computes the described training step" in output.err
 
 
 @pytest.mark.training

@@ -20,7 +20,7 @@ from fakes import CARD, Bench, Silent, alive
 from trainmark.campaign import run_campaign
 from trainmark.campaign.transfer import send_data, send_program
 from trainmark.errors import TrainmarkError
-from trainmark.node import Host, HostGoneError, Job, LocalHost, RemoteHost, remote_path
+from trainmark.node import Host, HostGoneError, Job, LocalHost, RemoteHost, remedy_of, remote_path
 from trainmark.node.connection import HELLO, PART_BYTES, Sender, receive
 from trainmark.node.jobs import probe_runner
 from trainmark.node.network import find_interface
@@ -163,7 +163,8 @@ def test_a_host_that_refuses_costs_the_cases_that_need_it_and_no_other(bench: Be
     assert (two.outcome, two.reason) == (
         Outcome.FAILED,
         "other: no agent could be started on it (ssh ended with code 255: "
-        "ssh: connect to host refused port 22: Connection refused)",
+        "ssh: connect to host refused port 22: Connection refused); "
+        "start sshd there, or correct 'port' or 'address' in the hosts file",
     )
     assert one.outcome is Outcome.OK, one.runs
 
@@ -196,6 +197,11 @@ def ssh_that_says(words: str, code: int, folder: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
 
 
+IN_AN_ALLOCATION = "(in an allocation: --hosts FILE --engine slurm)"
+NO_PYTHON = (
+    "slurmstepd-n1: error: execve(): /x/python: No such file or directory\n"
+    "srun: error: n1: task 0: Exited with exit code 2"
+)
 UNREACHED = (
     f"Host key verification failed.\n{RULE}\nORTE was unable to reliably start one or more daemons.\n"
     f"This usually is caused by:\n\n* lack of authority to execute on one or more specified nodes.\n{RULE}"
@@ -216,6 +222,12 @@ NOT_THERE = (
             id="of causes in general the first line, beside the one of this time",
         ),
         pytest.param(
+            NO_PYTHON,
+            2,
+            "slurmstepd-n1: error: execve(): /x/python: No such file or directory",
+            id="srun's own line repeats the code",
+        ),
+        pytest.param(
             NOT_THERE,
             132,
             "mpirun was unable to launch the application as it could not access or execute an executable: "
@@ -224,22 +236,26 @@ NOT_THERE = (
         ),
     ],
 )
-def test_openmpis_message_is_reported(
+def test_the_engines_message_is_reported(
     words: str, code: int, explanation: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ssh_that_says(words, code, tmp_path, monkeypatch)
-    assert agent_host("other").unreachable() == (
-        f"other: no agent could be started on it (ssh ended with code {code}: {explanation})"
-    )
+    problem = f"other: no agent could be started on it (ssh ended with code {code}: {explanation})"
+    assert agent_host("other").unreachable() == f"{problem}; {remedy_of(problem)}"
 
 
 def test_a_program_that_is_no_agent_is_reported(tmp_path: Path) -> None:
     host = agent_host("other", address="silent")
-    assert host.unreachable() == "other: no agent could be started on it (ssh ended with code 0)"
+    assert (host.unreachable() or "").startswith(
+        "other: no agent could be started on it (ssh ended with code 0);"
+    )
     host = agent_host("other", python=tmp_path / "no-python")
     reported = host.unreachable() or ""
     assert reported.startswith("other: no agent could be started on it (ssh ended with code 127")
     assert "no-python" in reported
+    assert reported.endswith(
+        "set 'python' in the hosts file to the interpreter that has it " + IN_AN_ALLOCATION
+    )
 
 
 def test_an_agent_that_is_killed_fails_its_run_and_leaves_nothing_and_the_next_case_has_a_new_one(

@@ -9,7 +9,7 @@ from trainmark.campaign import Progress
 from trainmark.cli.run_output import ProgressPrinter
 from trainmark.node import Heartbeat, RecentPace
 from trainmark.schema.case import Case, case_of
-from trainmark.schema.measurement import Measurement, Parameters, Steadiness, StepTimes
+from trainmark.schema.measurement import About, Measurement, Parameters, Steadiness, StepTimes, Suspicion
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.results import RunResult
 
@@ -41,6 +41,24 @@ def test_too_few_records_show_no_rate_and_a_counter_that_goes_back_begins_anew()
     assert of((0, 0), (30, 1), (60, 2)).steps_per_s == 1 / 30
 
 
+def test_a_wait_for_a_step_that_is_longer_than_usual_is_shown() -> None:
+    fast, slow = of((1.0, 1), (2.0, 2), (3.0, 3)), of((0.0, 1), (30.0, 2), (60.0, 3))
+    assert fast.silence_s(12.0) is None
+    assert fast.silence_s(20.0) == 17
+    assert slow.silence_s(145.0) is None
+    assert slow.silence_s(160.0) == 100
+    assert of((1.0, None)).silence_s(600.0) is None
+
+    stream = StringIO()
+    with ProgressPrinter(stream) as printer:
+        printer.run_begins(case_of(device="cpu"), 1, Progress(0, 1))
+        printer._printed_at = float("-inf")
+        for elapsed_s, step in ((1.0, 58), (2.0, 59), (33.0, 59)):
+            printer.pulse(Heartbeat(elapsed_s, step, 60))
+            printer._printed_at = float("-inf")
+    assert stream.getvalue().splitlines()[-1] == "    step 59 of 60 (98%), no new step for 31 s, 33 s"
+
+
 def test_the_progress_line_has_the_rate_in_the_unit_that_an_earlier_run_showed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -57,6 +75,23 @@ def test_the_progress_line_has_the_rate_in_the_unit_that_an_earlier_run_showed(
     lines = stream.getvalue().splitlines()
     assert "    step 78, 4 steps/s, steady from step 0, 20 s" in lines
     assert "    step 78 of 160 (49%), 12 800 tokens/s, steady from step 0, 20 s" in lines
+
+
+def test_a_doubt_of_several_nodes_that_an_earlier_run_had_is_named_once() -> None:
+    doubts = tuple(
+        Suspicion(code="cpu-shared", sentence=f"others took the cores of {node}", about=About.MACHINE)
+        for node in ("node01", "node02")
+    )
+    case, stream = case_of(device="cpu"), StringIO()
+    with ProgressPrinter(stream) as printer:
+        for repeat in (1, 2):
+            printer.run_begins(case, repeat, Progress(repeat - 1, 2))
+            printer.run_ended(
+                result(case, repeat).model_copy(update={"suspicions": doubts}), Progress(repeat, 2)
+            )
+
+    first, second = (line for line in stream.getvalue().splitlines() if "suspect" in line)
+    assert (first.count("suspect: others took"), second.count("suspect: cpu-shared, as before")) == (2, 1)
 
 
 def test_the_time_left_is_at_most_that_of_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -489,6 +489,22 @@ def test_a_job_whose_log_has_no_folder_ends_with_a_sentence(queued: Path) -> Non
     assert (queued.parent / "said").read_text() == f"scontrol update JobId=17 Comment={sentence}\n"
 
 
+def test_a_job_whose_hosts_lack_the_suite_ends_with_a_sentence(queued: Path) -> None:
+    """trainmark's own sentence, in a log on the host, was about a file that its reader has."""
+    missing = queued.parent / "suite.yaml"
+    missing.unlink()
+    done = subprocess.run(
+        ["bash", str(queued)], cwd=queued.parent, env=variables(queued), timeout=60, check=False
+    )
+    sentence = (
+        f"gpu01: {missing} cannot be read; put the suite, its cards and the hosts file into a folder that the job's "
+        "hosts have, and submit again"
+    )
+    assert done.returncode == 2
+    assert (queued.parent / "results" / "scaling.slurm-17.out").read_text() == f"{sentence}\n"
+    assert (queued.parent / "said").read_text() == f"scontrol update JobId=17 Comment={sentence}\n"
+
+
 def test_a_job_writes_its_log_where_its_options_say(capsys: pytest.CaptureFixture[str], suite: Path) -> None:
     script = planned(capsys, suite, "sbatch", {**LITTLE, "slurm": {"options": ["--output=/logs/%j"]}})
     assert script.count("--output") == 1

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from trainmark.errors import InputError
 from trainmark.schema.case import Case, axes_of, case_of
 from trainmark.schema.precision import Precision
-from trainmark.schema.suite import Suite
+from trainmark.schema.suite import Protocol, Suite
 from trainmark.suite import dump_suite, load_suite, select
 from trainmark.suite.matrix import Matrix, expand
 from trainmark.tasks import TASKS
@@ -186,6 +186,23 @@ MISTAKES = [
     ("8GiB", "8 pounds", ":3: limits.memory: '8 pounds' is not an amount of memory"),
     ("axes:", "axs:", ":5: axs: is not a key of a suite; did you mean 'axes'?"),
     ("dlperf", "dlpref", ":2: protocol.name: 'dlpref' is not known; did you mean 'dlperf'?"),
+    (
+        "dlperf",
+        "fixed",
+        ":2: protocol.name: 'fixed' is not known (known: adaptive, dlperf); for a fixed number of runs ",
+    ),
+    ("steps: 30", "repeat: 30", ":2: protocol.repeat: is not a key here; did you mean 'repeats'?"),
+    ("steps: 30", "repeats: 0", ":2: protocol.repeats: input should be greater than 0, but it is 0"),
+    (
+        "name: sample",
+        "name: sample\nlauncher: slurm",
+        ":2: launcher: 'slurm' is not known (known: ranks",
+    ),
+    (
+        "name: sample",
+        "name: sample\nbudget: long",
+        ":2: budget: 'long' is not a time; write seconds, or for ",
+    ),
     ("[1, 2, 8]", "[1, 2]", ":9: zip[0]: axes that vary together need equally many values"),
     ("batch_per_device: 16}", "batch_per_device: 17}", ":12: exclude[0]: excludes nothing"),
     ("layout: nhwc", "data: photos", ":14: include[0].data: 'photos' is not a data set of this suite"),
@@ -206,6 +223,15 @@ def test_a_mistake_is_reported_with_its_line_and_key(
         load(tmp_path, SUITE.replace(right, wrong, 1))
     assert f"suite.yaml{message}" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_the_known_keys_of_a_protocol_are_those_that_it_takes(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        load(tmp_path, SUITE.replace("steps: 30", "runs: 30", 1))
+    known = str(caught.value).rpartition("(known: ")[2].rstrip(")").split(", ")
+    assert set(known) == {*Protocol.model_fields, "repeats"}
+    repeated = Protocol.model_validate({"repeats": 4})
+    assert (repeated.min_repeats, repeated.max_repeats) == (4, 4)
 
 
 @pytest.mark.parametrize(

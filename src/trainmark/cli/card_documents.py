@@ -122,6 +122,7 @@ def _movable(card: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 def _reading(card: Mapping[str, Any], log: "RunLog | None", run: "RunResult | None") -> Iterator[str]:
     """Yield the part of a card about its log, by what the run showed."""
     from trainmark.logs import Status
+    from trainmark.schema.names import EPOCHS_UNIT, STEPS_UNIT
     from trainmark.workload.card import AUTO_FORMAT
 
     known = card["log_format"]
@@ -138,11 +139,12 @@ def _reading(card: Mapping[str, Any], log: "RunLog | None", run: "RunResult | No
     else:
         yield "# as given by --format"
     yield yaml.safe_dump({"log_format": known}, sort_keys=False, allow_unicode=True, width=110).rstrip()
-    if log is not None and log.parsed.global_batch is None:
-        yield "# The log does not print the work of a step: without it the number may be in steps/s."
-        yield '# work_per_step: "{block_size} * {global_batch}"   # a number, or an expression'
     if run is not None and run.measurement is not None:
         found = run.measurement
+        if found.unit in (STEPS_UNIT, EPOCHS_UNIT):
+            yield f"# The log does not print the work of a step, so the number is in {found.unit}. To state it:"
+            yield '# work_per_step: 32   # of all devices: a number, or an expression such as "{global_batch} * 1024"'
+            yield "# unit: samples/s"
         yield f"# skip: {found.warmup_steps}   # records left out as warm-up"
 
 

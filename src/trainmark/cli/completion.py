@@ -27,13 +27,11 @@ def completion(
 ) -> None:
     """Print the completion script of a shell, or the man page.
 
+    \b
     bash: trainmark completion bash > ~/.local/share/bash-completion/completions/trainmark
-
-    zsh: trainmark completion zsh > FOLDER/_trainmark, with FOLDER in $fpath
-
+    zsh:  trainmark completion zsh > FOLDER/_trainmark, with FOLDER in $fpath
     fish: trainmark completion fish > ~/.config/fish/completions/trainmark.fish
-
-    man: trainmark completion man > ~/.local/share/man/man1/trainmark.1
+    man:  trainmark completion man > ~/.local/share/man/man1/trainmark.1
     """
     render = {Page.BASH: _bash, Page.ZSH: _zsh, Page.FISH: _fish, Page.MAN: man_page}[page]
     sys.stdout.write(render(list(command_tree())))

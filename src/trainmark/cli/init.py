@@ -61,9 +61,10 @@ def init(
     text = suite_text(machine, choices, path)
     suite = parse_suite(text, str(path))
     write_atomically(path, text)
-    sys.stderr.write(
-        f"{path}: {len(suite.cases)} cases; next: trainmark check {path}, then trainmark run {path}\n"
-    )
+    steps = [f"trainmark check {path}", f"trainmark run {path}"]
+    if _made((choices.framework,)) is None:
+        steps.insert(0, f"trainmark env create {choices.framework}")
+    sys.stderr.write(f"{path}: {len(suite.cases)} cases; next: {', then '.join(steps)}\n")
 
 
 def _choices(
@@ -77,7 +78,7 @@ def _choices(
     on_gpus = machine.gpus > 0
     known_models, frameworks = _models(), _frameworks()
     model = _answer("Model", model, "resnet50_v1.5" if on_gpus else "mobilenet_v1", known_models)
-    framework = _answer("Framework", framework, _made(frameworks), frameworks)
+    framework = _answer("Framework", framework, _made(("pytorch", *frameworks)) or "pytorch", frameworks)
     precision = _answer("Precisions", precision, "fp32,amp-fp16" if on_gpus else "fp32,amp-bf16", ())
     size = _answer(
         "Batch size of each device", None if batch is None else str(batch), "64" if on_gpus else "8", ()
@@ -125,14 +126,14 @@ def _frameworks() -> tuple[str, ...]:
     return tuple(dict.fromkeys(entry.framework for entry in entries()))
 
 
-def _made(frameworks: Sequence[str]) -> str:
-    """Return the first framework whose environment is made, PyTorch before the others; PyTorch without one."""
+def _made(frameworks: Sequence[str]) -> str | None:
+    """Return the first of the frameworks whose environment is made; None if none is."""
     from trainmark.environment import EnvironmentState, entries, state_of
     from trainmark.files import default_home
 
     home = default_home(os.environ)
     made = [entry.framework for entry in entries() if state_of(entry, home) is EnvironmentState.READY]
-    return "pytorch" if "pytorch" in made or not made else next(name for name in frameworks if name in made)
+    return next((name for name in frameworks if name in made), None)
 
 
 def suite_text(machine: "NodeResources", choices: _Choices, path: Path) -> str:
@@ -152,7 +153,7 @@ name: {path.stem if _is_word(path.stem) else "suite"}
 description: {choices.model} in {choices.framework} on {gpus if on_gpus else cores}
 # The steps of a run, of which the first are warm-up; a case gets 3 to 5 runs, until its interval is narrow.
 protocol: {{name: adaptive, steps: {steps}, warmup_steps: {warmup}, max_repeats: 5, target_half_width: 0.02}}
-# All runs together; cases that do not fit are left out, the longest first.
+# The time limit of all runs; cases that do not fit are skipped, the longest first.
 budget: {"15min" if on_gpus else "5min"}
 # What all cases have in common.
 defaults:

@@ -67,7 +67,7 @@ def explain_lines(
     if known is not None:
         yield from _lines(path, known)
     elif guess is not None:
-        yield f"  {guess.lines} lines repeat with a rising counter"
+        yield f"  {guess.lines} lines repeat with an increasing counter"
     for fact in fields(log.facts):
         value = getattr(log.facts, fact.name)
         if value is not None:

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -66,6 +67,7 @@ def plan(
     late = cases_over_limit(resolved, directory)
     printed: set[str] = set()
     texts: list[str] = []
+    interpreters: set[str] = set()
     wrong, foreign = False, True
     with chosen_hosts(hosts, engine) as connected:
         plans = plan_campaign(resolved, cases, directory, default_home(os.environ), connected)
@@ -75,17 +77,30 @@ def plan(
             wrong |= missing is not None or f" has no model '{case.model}'" in (_reason(planned) or "")
             foreign &= getattr(planned, "log_format", OWN_FORMAT) != OWN_FORMAT
             found = replace(planned, cannot_run=missing) if missing and isinstance(planned, Plan) else planned
+            interpreters.update(command.words[0] for command in getattr(planned, "commands", ())[:1])
             texts.append(
                 _as_json(case, found, late.get(case.id))
                 if as_json
                 else _as_text(case, found, late.get(case.id), printed)
             )
+    sys.stderr.writelines(_not_created(interpreters) if hosts is None else ())
     heading = "" if as_json else _heading(resolved.name, len(cases), resolved.protocol, foreign)
     sys.stdout.writelines([heading, *texts])
     return int(wrong)
 
 
 app = Command(plan)
+
+
+def _not_created(interpreters: set[str]) -> Iterator[str]:
+    """Yield a note for each environment of trainmark that the commands need and that does not exist yet."""
+    from trainmark.environment.locations import folder_of, python_of
+    from trainmark.files import default_home
+
+    for path in (Path(word) for word in sorted(interpreters)):
+        name = path.parent.parent.name
+        if path == python_of(folder_of(default_home(os.environ), name)) and not path.exists():
+            yield f"note: environment '{name}' is not created yet (trainmark env create {name})\n"
 
 
 def _missing_interpreter(resolved: "Suite", case: "Case") -> str | None:
@@ -141,7 +156,7 @@ def _heading(name: str, cases: int, protocol: "Protocol", foreign: bool) -> str:
     runs = "run" if protocol.max_repeats == 1 else "runs"
     steps = f"{protocol.steps} steps per run, the first {protocol.warmup_steps} not measured"
     if foreign:
-        steps = "as many steps per run as the programs' commands say"
+        steps = "as many steps per run as the command requests"
     return (
         f"# suite {name}: {cases} case{'s' if cases != 1 else ''}, {repeats} {runs} each, {steps} "
         f"(protocol {protocol.name.value})\n"

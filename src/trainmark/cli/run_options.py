@@ -172,9 +172,9 @@ class CommandOptions:
     require: Annotated[
         list[str] | None,
         _of_command(
-            help="Require a least value of every case: efficiency=0.9 (of linear scaling), 'throughput=9000 samples/s' "
+            help="Require a minimum of every case: efficiency=0.9 (of linear scaling), 'throughput=9000 samples/s' "
             "or 'per_device=900 samples/s'; exit code 1 unless the runs show it.",
-            metavar="NAME=LEAST",
+            metavar="NAME=MINIMUM",
         ),
     ] = None
 

@@ -4,10 +4,11 @@ The results begin with the number, followed by what it rests on.
 """
 
 import math
+import re
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -23,7 +24,7 @@ from trainmark.errors import InputError
 from trainmark.execution import Heartbeat
 from trainmark.insight import compare
 from trainmark.insight.bound import bound_line
-from trainmark.insight.findings import doubts_of_run, in_causal_order
+from trainmark.insight.findings import counted_doubts, doubts_of_run
 from trainmark.insight.ranks import shown_ranks
 from trainmark.measure.energy import energy_finding, joules_text
 from trainmark.node import RecentPace
@@ -132,7 +133,9 @@ class ProgressPrinter:
         step = f"step {pulse.step}" if pulse.step is not None else "starting"
         if pulse.step is not None and pulse.steps:
             step += f" of {pulse.steps} ({pulse.step / pulse.steps:.0%})"
-        text = f"    {step}{self._lately()}, {pulse.elapsed_s:.0f} s"
+        silence_s = self._pace.silence_s(pulse.elapsed_s)
+        lately = self._lately() if silence_s is None else f", no new step for {silence_s:.0f} s"
+        text = f"    {step}{lately}, {pulse.elapsed_s:.0f} s"
         if self._live:
             self._live.update(Text(printable(text)))
         elif time.monotonic() - self._printed_at >= _PULSE_INTERVAL_S:
@@ -158,22 +161,23 @@ class ProgressPrinter:
             self._clock.durations.append(result.duration_s)
         measured = result.measurement
         if measured is not None:
-            doubt = "".join(f"; suspect: {self._new(doubt)}" for doubt in doubts_of_run(result))
+            new = dict.fromkeys(map(self._new, doubts_of_run(result)))
+            doubt = "".join(f"; suspect: {one}" for one in new)
             cpu = result.cpu_s_per_sample
             cost = "" if cpu is None else f"; {cpu:.3g} CPU s per sample"
-            self._print(
-                f"    {significant(measured.throughput, 4)} {measured.unit}{cost}{_inspected(result)}{doubt}"
-            )
+            number = f"{significant(measured.throughput, 4)} {measured.unit}"
+            self._print(f"    {number}{cost}{_inspected(result)}{doubt}")
         else:
             self._print(f"    {result.outcome.label}: {result.reason}")
         if self._live:
             self._live.update(Text(""))
 
     def _new(self, doubt: Suspicion) -> str:
-        """Return the sentence of a doubt, or its code if the sentence was printed for an earlier run."""
-        if doubt.sentence in self._printed:
+        """Return the sentence of a doubt, or its code if an earlier run had it, perhaps with other numbers."""
+        words = _NUMBERS.sub("", doubt.sentence)
+        if words in self._printed:
             return f"{doubt.code}, as before"
-        self._printed.add(doubt.sentence)
+        self._printed.add(words)
         return doubt.sentence
 
     def _print(self, text: str) -> None:
@@ -213,6 +217,8 @@ def duration(seconds: float) -> str:
 
 
 _LABEL = 12
+_NUMBERS = re.compile(r"(?<!\w)\d[\d.]*")
+"""The numbers of a sentence, but not those of a name such as ``node02``."""
 _NOT_INSTALLED = "No module named 'trainmark'"
 """The end of a program that uses `trainmark.measure`, by a Python without trainmark."""
 _NOT_IMPORTED = "does not import"
@@ -242,19 +248,19 @@ def print_command_results(results: Results, directory: Path, found: CommandSuite
         )
     advice = advice_of(results, [*_log_advice(results), *_shorter_runs(results, found)])
     lines += (folded(_of_command(line, directory / COMMAND_SUITE), _LABEL) for line in advice)
-    assumed = [*found.assumed, *_assumed_of(results)]
-    lines += (
-        folded(f"{'assumed' if number == 0 else '':<{_LABEL}}{text}", _LABEL)
-        for number, text in enumerate(assumed)
-    )
-    lines += (
-        f"{'compare' if number == 0 else '':<{_LABEL}}{line}"
-        for number, line in enumerate(_comparisons(results, directory))
-    )
+    assumed = _labelled("assumed", [*found.assumed, *_assumed_of(results)])
+    lines += (folded(line, _LABEL) for line in assumed)
+    lines += _labelled("compare", _comparisons(results, directory))
     lines.append(
         f"{'stored in':<{_LABEL}}{directory}; {COMMAND_SUITE} and {COMMAND_CARD} there can be edited and run again"
     )
     sys.stdout.write("\n".join(lines).lstrip("\n") + "\n")
+
+
+def _labelled(label: str, lines: Iterable[str]) -> Iterator[str]:
+    """Yield the lines behind a label, which the first one alone has."""
+    for number, line in enumerate(lines):
+        yield f"{label if number == 0 else '':<{_LABEL}}{line}"
 
 
 def _of_command(advice: str, suite: Path) -> str:
@@ -310,12 +316,9 @@ def _comparisons(results: Results, directory: Path) -> Iterator[str]:
 
 def advice_of(results: Results, further: Sequence[str] = ()) -> Iterator[str]:
     """Yield the ways out for the cases whose number has no interval because of their machine, and ``further`` ones."""
-    of_machine = (
-        step for advice in (results.findings.advice if results.findings else ()) for step in advice.steps
-    )
-    steps = dict.fromkeys([*of_machine, *further])
-    for number, step in enumerate(steps):
-        yield f"{'what to do' if number == 0 else '':<{_LABEL}}{step}"
+    found = results.findings.advice if results.findings else ()
+    of_machine = (step for advice in found for step in advice.steps)
+    yield from _labelled("what to do", dict.fromkeys([*of_machine, *further]))
 
 
 def _log_advice(results: Results) -> Iterator[str]:
@@ -370,11 +373,9 @@ def _findings(results: Results, case: str) -> _Findings:
 
 
 def _per_device(found: PerDeviceFinding) -> str:
-    within = (
-        ""
-        if found.low is None or found.high is None
-        else f"  [{significant(found.low)}, {significant(found.high)}]"
-    )
+    within = ""
+    if found.low is not None and found.high is not None:
+        within = f"  [{significant(found.low)}, {significant(found.high)}]"
     return f"{significant(found.value)}{within}   of {found.devices} devices"
 
 
@@ -399,8 +400,7 @@ def compare_baseline(path: Path, before: Results, now: Results, directory: Path)
         of = f"{case.against}: " if len(found.cases) > 1 else ""
         lines.append(f"{of}{value}   {CHANGES[case.change]}{why}, against {path}")
     lines += [f"differs: {one.what}: {one.baseline} -> {one.candidate}" for one in found.differences]
-    shown = (f"{'ratio' if number == 0 else '':<{_LABEL}}{line}" for number, line in enumerate(lines))
-    return found.holds, "\n".join(shown) + "\n"
+    return found.holds, "\n".join(_labelled("ratio", lines)) + "\n"
 
 
 def _case_lines(case: CaseResult, found: _Findings) -> Iterator[tuple[str, str]]:
@@ -446,10 +446,7 @@ def _case_lines(case: CaseResult, found: _Findings) -> Iterator[tuple[str, str]]
         if why is not None:
             yield "no interval", why
     yield from _required(found.requirements)
-    for doubt in in_causal_order(_doubts(case, measured)):
-        having = sum(any(one.code == doubt.code for one in doubts_of_run(run)) for run in measured)
-        some = f", in {having} of {len(measured)} runs" if 0 < having < len(measured) else ""
-        yield "doubt", f"{doubt.sentence} ({doubt.code}{some})"
+    yield from (("doubt", f"{doubt.sentence} ({code})") for doubt, code in counted_doubts(case, measured))
 
 
 def _required(found: Sequence[RequirementFinding]) -> Iterator[tuple[str, str]]:
@@ -474,18 +471,6 @@ def _missed_target(case: CaseResult) -> str | None:
     runs = sum(run.measurement is not None for run in case.runs)
     disturbed = f", of which {found.spoiled} disturbed" if found.spoiled else ""
     return f"±{found.target:.1%} is not reached by {counted(runs, 'run')}{disturbed}: {width}{more}"
-
-
-def _doubts(case: CaseResult, measured: list[RunResult]) -> list[Suspicion]:
-    """Return the doubts of a case, of each code those of the last run that has it: one for each host concerned."""
-    found: dict[str, dict[str, Suspicion]] = {}
-    for run in measured:
-        of_run: dict[str, dict[str, Suspicion]] = {}
-        for doubt in doubts_of_run(run):
-            of_run.setdefault(doubt.code, {})[doubt.sentence] = doubt
-        found |= of_run
-    found |= {doubt.code: {doubt.sentence: doubt} for doubt in case.suspicions}
-    return [doubt for doubts in found.values() for doubt in doubts.values()]
 
 
 def _ranks(measured: list[RunResult]) -> Iterator[tuple[str, str]]:
@@ -571,7 +556,7 @@ def _number(estimate: Estimate, first: Measurement, measured: list[RunResult]) -
 
 def _records(found: list[Measurement]) -> str:
     """Return how many records the runs measured, and after how many; the least and the most if they differ."""
-    used, skipped = ({one.measured_steps for one in found}, {one.warmup_steps for one in found})
+    used, skipped = {one.measured_steps for one in found}, {one.warmup_steps for one in found}
     if len(used) == len(skipped) == 1:
         return f"{counted(min(used), 'record')} each after {min(skipped)}"
     return f"{_range(used)} records after {_range(skipped)}"
@@ -610,18 +595,15 @@ def _machine(measured: list[RunResult]) -> Iterator[tuple[str, str]]:
     if memory:
         yield "memory", f"{max(memory) / 2**30:.3g} GiB resident"
     for gpu in (gpu for gpu in nodes[0].gpus if gpu.utilisation_mean):
-        words = [
-            gpu.name or f"GPU {gpu.index}",
-            *([f"{gpu.power_w_mean:.0f} W"] if gpu.power_w_mean is not None else []),
-            *([f"{gpu.sm_clock_mhz_mean:.0f} MHz"] if gpu.sm_clock_mhz_mean is not None else []),
-            *([f"{gpu.utilisation_mean:.0%} busy"] if gpu.utilisation_mean is not None else []),
-            *(
-                [f"{gpu.memory_used_bytes_max / 2**30:.3g} GiB"]
-                if gpu.memory_used_bytes_max is not None
-                else []
-            ),
-        ]
-        yield f"GPU {gpu.index}", ", ".join(words)
+        used = gpu.memory_used_bytes_max
+        figures = {
+            "{:.0f} W": gpu.power_w_mean,
+            "{:.0f} MHz": gpu.sm_clock_mhz_mean,
+            "{:.0%} busy": gpu.utilisation_mean,
+            "{:.3g} GiB": None if used is None else used / 2**30,
+        }
+        words = (text.format(figure) for text, figure in figures.items() if figure is not None)
+        yield f"GPU {gpu.index}", ", ".join((gpu.name or f"GPU {gpu.index}", *words))
 
 
 _LONGEST_REASON = 120
@@ -674,8 +656,8 @@ def _work_in_doubt(results: Results) -> str:
     if not cases:
         return _unequal_work(results)
     first, doubts = next(iter(cases.items()))
-    more = f", nor is that of {counted(len(cases) - 1, 'other case')}" if len(cases) > 1 else ""
-    return f"exit code 1: the work of {first} is not certain ({', '.join(doubts)}){more}\n"
+    more = f" and of {counted(len(cases) - 1, 'other case')}" if len(cases) > 1 else ""
+    return f"exit code 1: the work of {first}{more} is not certain ({', '.join(doubts)})\n"
 
 
 def _unequal_work(results: Results) -> str:

@@ -59,7 +59,7 @@ def serve(
             sys.stderr.write(f"everybody who reaches {host} can read these results\n")
 
         def ready(url: str) -> None:
-            sys.stdout.write(f"{url}  (Ctrl-C ends it)\n")
+            sys.stdout.write(f"{url}  (press Ctrl-C to stop)\n")
             sys.stdout.flush()
 
         start_server(make_app(opened, names, ingest), host, port, ready)

@@ -358,12 +358,12 @@ def _counts(name: str, values: Sequence[Any]) -> tuple[int, ...]:
 
 
 def _required(text: str) -> dict[str, Any]:
-    """Return the requirement ``NAME=LEAST`` as in a suite; raise ``InputError`` for another name or value."""
+    """Return the requirement ``NAME=MINIMUM`` as in a suite; raise ``InputError`` for another name or value."""
     name, _, least = text.partition("=")
     names = [field for field in Requirement.model_fields if field != "only"]
     if name not in names:
         raise InputError(
-            f"--require {text}: write NAME=LEAST with one of {', '.join(names)}{nearest(name, names)}"
+            f"--require {text}: write NAME=MINIMUM with one of {', '.join(names)}{nearest(name, names)}"
         )
     try:
         return Requirement.model_validate({name: least}).model_dump(mode="json", exclude_none=True)

@@ -6,6 +6,7 @@ from trainmark.imports import attach
 
 if TYPE_CHECKING:
     from trainmark.node.archives import pack_folder
+    from trainmark.node.connection import remedy_of
     from trainmark.node.jobs import (
         NOT_FOUND,
         ClockOffset,
@@ -75,6 +76,7 @@ __all__ = [
     "probe_runner",
     "rank_codes",
     "read_tail",
+    "remedy_of",
     "remote_path",
     "run_jobs",
 ]
@@ -83,6 +85,7 @@ __getattr__ = attach(
     __name__,
     {
         ".archives": ("pack_folder",),
+        ".connection": ("remedy_of",),
         ".jobs": (
             "ClockOffset",
             "Host",

@@ -78,6 +78,40 @@ PART_BYTES = 1 << 20
 _LONGEST_LINE = 64 << 20
 
 
+_INSTALL = (
+    "install trainmark there, or set 'python' in the hosts file to the interpreter that has it "
+    "(in an allocation: --hosts FILE --engine slurm)"
+)
+_REMEDIES = {
+    # A shell's codes for a command that it cannot execute or find.
+    "ended with code 126": _INSTALL,
+    "ended with code 127": _INSTALL,
+    "Host key verification failed": "find out why its key differs; if the host was installed again, replace its old "
+    "key (ssh-keygen -R HOST, then ssh HOST once)",
+    "Permission denied": "let 'ssh HOST true' work without a password: install the public key there, or set 'user' in "
+    "the hosts file",
+    "Could not resolve hostname": "correct its name, or set 'address' in the hosts file",
+    "is its disk full": "free some space there (df -h /tmp /var/tmp)",
+    "No such file or directory": _INSTALL,
+    "could not access or execute an executable": _INSTALL,
+    "No module named": _INSTALL,
+    "Connection refused": "start sshd there, or correct 'port' or 'address' in the hosts file",
+    "it has trainmark": "install the same version on both",
+}
+"""What to do about a host that has no agent, by a part of the reason."""
+
+
+def remedy_of(problem: str) -> str:
+    """Return what to do about a host that has no agent or does not answer."""
+    usual = "check that it is up and reachable, and has the same version of trainmark"
+    return next((remedy for part, remedy in _REMEDIES.items() if part in problem), usual)
+
+
+def with_remedy(problem: str) -> str:
+    """Return the reason why a host has no agent, and what to do about it."""
+    return f"{problem}; {remedy_of(problem)}"
+
+
 class NoMessageError(TrainmarkError):
     """Data on a channel that is not a message of the protocol."""
 
@@ -167,6 +201,7 @@ ANSWER_LIMIT_S = 600.0
 
 _MAX_PREAMBLE = 64 * 1024
 _RULE = re.compile("-{20,}")
+_STEP_END = re.compile(r"srun: error: \S+: tasks? \d+: Exited with exit code \d+")
 
 
 class Connection:
@@ -318,12 +353,10 @@ class Connection:
             self._stderr.thread.join(1)
             words = self._stderr.last_lines(2)
             stderr_text = f": {words}" if words else ""
-            lost = (
-                "the connection to it was lost"
-                if self.hello is not None
-                else "no agent could be started on it"
-            )
-            return f"{lost} ({engine} ended with code {code}{stderr_text})"
+            ended = f"({engine} ended with code {code}{stderr_text})"
+            if self.hello is None:
+                return with_remedy(f"no agent could be started on it {ended}")
+            return f"the connection to it was lost {ended}"
         return "the connection to it was lost"
 
     def _ping(self) -> None:
@@ -378,5 +411,5 @@ class _Tail:
             self._append(paragraph)
 
     def _append(self, line: str) -> None:
-        if line:
+        if line and not _STEP_END.fullmatch(line):
             self._lines = [*self._lines[-9:], line]

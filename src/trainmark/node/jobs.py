@@ -659,6 +659,19 @@ class RecentPace:
             first_s, first = self._points[-2]
         return (last - first) / (last_s - first_s)
 
+    def silence_s(self, now_s: float) -> float | None:
+        """Return the seconds without a new step at ``now_s`` of the run, None if they are no more than usual.
+
+        Usual are ``RECENT_S`` seconds, and three times the longest recent wait for a step.
+        """
+        if not self._points:
+            return None
+        last_s = self._points[-1][0]
+        waits = [
+            after - before for (before, _), (after, _) in pairwise(self._points) if after >= last_s - RECENT_S
+        ]
+        return now_s - last_s if now_s - last_s > max(RECENT_S, 3 * max(waits, default=0.0)) else None
+
     @property
     def steady_from(self) -> int | None:
         """The first reported step since which the pace looks steady; None if it does not, or too little is known."""

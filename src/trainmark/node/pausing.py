@@ -33,27 +33,29 @@ _POLL_S = 0.001
 class Contention:
     """Counters of a program's competition for CPUs, in seconds since some start.
 
-    ``busy_s`` is the work of all processes on the ``cpus`` CPUs that the program may use, ``own_s`` the work of its
-    processes and ``waits_s`` the time for which the main thread of each process was ready and waited for a CPU.
+    ``busy_s`` is the work of all processes on the CPUs that the program may use, of the ``total_s`` that these had,
+    ``own_s`` the work of its processes and ``waits_s`` the time for which the main thread of each process was ready
+    and waited for a CPU.
     """
 
-    cpus: int
+    total_s: float
     busy_s: float
     own_s: Mapping[int, float]
     waits_s: Mapping[int, float]
 
     def shares_until(self, end: "Contention", seconds: float) -> tuple[float, float] | None:
-        """Return two shares of ``seconds``: for which the program waited for others, and of the CPUs that they used.
+        """Return the share of ``seconds`` for which the program waited for others, and that of the CPUs that they used.
 
         None if the kernel does not count it. A program with more threads than CPUs waits for its own threads too: no
         more counts than others worked.
         """
-        if not end.waits_s or seconds <= 0:
+        total_s = end.total_s - self.total_s
+        if not end.waits_s or seconds <= 0 or total_s <= 0:
             return None
         own = sum(used - self.own_s.get(pid, 0.0) for pid, used in end.own_s.items())
         others = max(0.0, end.busy_s - self.busy_s - own)
         waited = max(waited - self.waits_s.get(pid, 0.0) for pid, waited in end.waits_s.items())
-        return min(waited, others, seconds) / seconds, others / (seconds * self.cpus)
+        return min(waited, others, seconds) / seconds, others / total_s
 
 
 class PausableProgram:
@@ -144,8 +146,8 @@ class PausableProgram:
                 own[process.pid] = sum(process.cpu_times()[:4])
                 if waited_s is not None:
                     waits[process.pid] = waited_s
-        cpus = os.sched_getaffinity(0)
-        return Contention(len(cpus), read_node(cpus=cpus, memory=False).busy_s, own, waits)
+        node = read_node(cpus=os.sched_getaffinity(0), memory=False)
+        return Contention(node.total_s, node.busy_s, own, waits)
 
     def _signal_group(self, number: signal.Signals) -> None:
         assert self._process is not None

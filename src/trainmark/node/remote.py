@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from trainmark.files import default_home
 from trainmark.node.archives import unpack
-from trainmark.node.connection import Connection, agent_command
+from trainmark.node.connection import Connection, agent_command, with_remedy
 from trainmark.node.jobs import (
     ClockOffset,
     Host,
@@ -275,13 +275,11 @@ class RemoteHost:
             assert connection.hello is not None
             if connection.hello["version"] != __version__:
                 self.close()
-                raise HostGoneError(
-                    f"{self.name}: it has trainmark {connection.hello['version']}, this machine has {__version__}; "
-                    "install the same version on both"
-                )
+                versions = f"it has trainmark {connection.hello['version']}, this machine has {__version__}"
+                raise HostGoneError(f"{self.name}: {with_remedy(versions)}")
             if connection.hello.get("problem"):
                 self.close()
-                raise HostGoneError(f"{self.name}: {connection.hello['problem']}")
+                raise HostGoneError(f"{self.name}: {with_remedy(connection.hello['problem'])}")
             self._restore_reservation(connection)
             self.paths = _paths(self._entry, connection.hello)
             for here, there in self._sent.items():

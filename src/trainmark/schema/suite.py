@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     BeforeValidator,
@@ -15,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from trainmark.errors import nearest
 from trainmark.schema.case import Case, Word
 from trainmark.schema.frozen import Count, Frozen
 from trainmark.schema.measurement import GateName, Sampling
@@ -94,17 +95,28 @@ class ProtocolName(StrEnum):
     DLPERF = "dlperf"
 
 
+def _known_name(value: Any) -> Any:
+    if (name := str(value)) in _PRESETS:
+        return value
+    raise ValueError(
+        f"'{name}' is not known{nearest(name, _PRESETS)} (known: {', '.join(ProtocolName)}); "
+        "for a fixed number of runs write 'repeats: 5', with any of them"
+    )
+
+
 class Protocol(Frozen):
     """The protocol by which a case is measured.
 
     A run has ``steps`` steps, of which the first ``warmup_steps`` are not measured. A case is run at least
-    ``min_repeats`` times and at most ``max_repeats`` times. With ``target_half_width`` set, runs are added
-    until half the width of the 95 % interval is at most that fraction of the median, or the case has taken
+    ``min_repeats`` and at most ``max_repeats`` times (``repeats`` sets both). With ``target_half_width`` set, runs are
+    added until half the width of the 95 % interval is at most that fraction of the median, or the case has taken
     ``max_case_s`` seconds. The cases of each pass come in a random order that ``order_seed`` fixes, so that what one
     leaves behind (heat) does not always affect the same next case; null keeps the suite's order.
     """
 
-    name: ProtocolName
+    ALIASES: ClassVar = {"repeats": ("min_repeats", "max_repeats")}
+
+    name: Annotated[ProtocolName, BeforeValidator(_known_name)]
     steps: Count
     warmup_steps: Annotated[int, Field(strict=True, ge=0)]
     min_repeats: Count
@@ -137,12 +149,10 @@ class Protocol(Frozen):
             value = {"name": value}
         if not isinstance(value, dict):
             return value
-        preset = _PRESETS.get(str(value.get("name", ProtocolName.ADAPTIVE)), {})
-        given = dict(value)
+        given = {"name": ProtocolName.ADAPTIVE} | value
         if "repeats" in given:
-            repeats = given.pop("repeats")
-            given = {"min_repeats": repeats, "max_repeats": repeats} | given
-        return {"name": ProtocolName.ADAPTIVE} | preset | given
+            given = dict.fromkeys(cls.ALIASES["repeats"], given.pop("repeats")) | given
+        return _PRESETS.get(str(given["name"]), {}) | given
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:

@@ -4,7 +4,7 @@ The options are documented in Slurm's manual page sbatch(1).
 """
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from trainmark.schema.job import Job
 from trainmark.submission.measuring import measure_command
@@ -25,7 +25,8 @@ def sbatch_script(job: Job) -> str:
     named = ("--hosts", job.hosts_file, "--engine", "slurm") if job.hosts else ("--hosts", "slurm")
     words = shlex.join(measure_command(job, job.suite_path, named))
     options = "".join(f"#SBATCH {option}\n" for option in _options(job))
-    start = f"#!/bin/bash\n{options}{_log(job)}"
+    inputs = (job.suite_path, job.hosts_file) if job.hosts else (job.suite_path,)
+    start = f"#!/bin/bash\n{options}{_log(job)}{_readable(inputs)}"
     if job.settings.time_limit_s is None:
         return f"{start}exec {words}\n"
     return (
@@ -53,10 +54,25 @@ def _log(job: Job) -> str:
         'if ! { : >> "$log"; } 2> /dev/null; then\n'
         '  why="$SLURMD_NODENAME: $log cannot be written; create its folder there or change job.out, '
         'and submit again"\n'
-        '  echo "$why"; scontrol update JobId="$SLURM_JOB_ID" Comment="$why"; exit 2\n'
+        f"{_END}"
         "fi\n"
         'exec >> "$log" 2>&1\n'
         f'rm -f "{FIRST_OUTPUT.replace("%j", "$SLURM_JOB_ID")}"\n'
+    )
+
+
+_END = '  echo "$why"; scontrol update JobId="$SLURM_JOB_ID" Comment="$why"; exit 2\n'
+
+
+def _readable(files: Iterable[str]) -> str:
+    """Return the lines that end the job, in the same way, if its first host lacks a file of the suite."""
+    return (
+        f"for file in {shlex.join(files)}; do\n"
+        '  [ -r "$file" ] && continue\n'
+        '  why="$SLURMD_NODENAME: $file cannot be read; put the suite, its cards and the hosts file into a folder '
+        "that the job's hosts have, and submit again\"\n"
+        f"{_END}"
+        "done\n"
     )
 
 

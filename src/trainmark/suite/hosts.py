@@ -185,7 +185,10 @@ def _from_yaml(path: Path, group: str | None) -> HostSet:
         )
     for key in values:
         if key not in _OWN_KEYS:
-            raise document.error((key,), f"is not a key of a hosts file{nearest(str(key), _OWN_KEYS)}")
+            near = nearest(str(key), _OWN_KEYS)
+            raise document.error(
+                (key,), f"is not a key of a hosts file{near} (known: {', '.join(_OWN_KEYS)})"
+            )
     entries: dict[str, HostEntry] = {}
     for number, given in enumerate(values["hosts"]):
         for entry in _entries(document, number, given):

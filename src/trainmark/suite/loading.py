@@ -127,7 +127,9 @@ def _checked(document: Document) -> Suite:
     known = (*_SUITE_KEYS, *_MATRIX_KEYS, "cases")
     for key in values:
         if key not in known:
-            raise document.error((key,), f"is not a key of a suite{nearest(str(key), known)}")
+            raise document.error(
+                (key,), f"is not a key of a suite{nearest(str(key), known)} (known: {', '.join(known)})"
+            )
     cases = _listed(document) if "cases" in values else _expanded(document)
     settings = {key: values[key] for key in _SUITE_KEYS if values.get(key) is not None}
     try:
@@ -427,8 +429,21 @@ def explained(
     details = error.errors()[0]
     # In a document the task's axes are next to the common ones.
     loc = tuple(part for part in details["loc"] if part != "task_axes")
-    place = tuple(part for part in loc[skip:] if not _is_union_tag(part))
-    return document.error((*key, *place), _sentence(details, loc, known))
+    place = (*key, *(part for part in loc[skip:] if not _is_union_tag(part)))
+    if place not in document.lines and not isinstance(known, tuple):
+        # The document has the alias.
+        aliases = _aliases(_owner(known, loc))
+        place = next(((*place[:-1], name) for name in aliases if place[-1] in aliases[name]), place)
+    return document.error(place, _sentence(details, loc, known))
+
+
+def _keys(model: type[BaseModel]) -> tuple[str, ...]:
+    return (*model.model_fields, *_aliases(model))
+
+
+def _aliases(model: type[BaseModel]) -> Mapping[str, Sequence[str]]:
+    """Return the other keys that a mapping may have, each with the fields that it sets."""
+    return getattr(model, "ALIASES", {})
 
 
 def _is_union_tag(part: str | int) -> bool:
@@ -443,9 +458,9 @@ def _sentence(
     given = details["input"]
     match details["type"]:
         case "extra_forbidden":
-            names = known if isinstance(known, tuple) else tuple(_owner(known, loc).model_fields)
+            names = known if isinstance(known, tuple) else _keys(_owner(known, loc))
             return f"is not a key here{nearest(str(loc[-1]), names)} (known: {', '.join(names)})"
-        case "enum":
+        case "enum" | "literal_error":
             words = tuple(re.findall(r"'([^']+)'", details["ctx"]["expected"]))
             return f"'{given}' is not known{nearest(str(given), words)} (known: {', '.join(words)})"
         case "missing":
@@ -456,6 +471,8 @@ def _sentence(
             return details["msg"]
         case _ if loc[-1:] == ("memory",):
             return f"'{given}' is not an amount of memory; write bytes, or for example 8GiB"
+        case _ if loc[-1:] == ("budget",):
+            return f"'{given}' is not a time; write seconds, or for example 5min"
         case _:
             text = plain_message(details["msg"]).split(", unable to parse")[0]
             return f"{text[0].lower()}{text[1:]}, but it is {given!r}"

@@ -15,4 +15,9 @@ if ! { : >> "$log"; } 2> /dev/null; then
 fi
 exec >> "$log" 2>&1
 rm -f "/tmp/slurm-$SLURM_JOB_ID.out"
+for file in /home/me/suite.yaml; do
+  [ -r "$file" ] && continue
+  why="$SLURMD_NODENAME: $file cannot be read; put the suite, its cards and the hosts file into a folder that the job's hosts have, and submit again"
+  echo "$why"; scontrol update JobId="$SLURM_JOB_ID" Comment="$why"; exit 2
+done
 exec trainmark run /home/me/suite.yaml --hosts slurm --out /results/scaling --resume

@@ -20,6 +20,11 @@ if ! { : >> "$log"; } 2> /dev/null; then
 fi
 exec >> "$log" 2>&1
 rm -f "/tmp/slurm-$SLURM_JOB_ID.out"
+for file in /home/me/suite.yaml /home/me/hosts.yaml; do
+  [ -r "$file" ] && continue
+  why="$SLURMD_NODENAME: $file cannot be read; put the suite, its cards and the hosts file into a folder that the job's hosts have, and submit again"
+  echo "$why"; scontrol update JobId="$SLURM_JOB_ID" Comment="$why"; exit 2
+done
 measured() {
   kill -TERM "$measuring"; wait "$measuring"
   if [ "${SLURM_RESTART_COUNT:-0}" -lt 5 ]; then
