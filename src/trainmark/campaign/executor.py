@@ -68,7 +68,7 @@ from trainmark.node import (
     map_hosts,
 )
 from trainmark.node.telemetry import INTERVAL_S
-from trainmark.placement import device_of
+from trainmark.placement import FrameworkPython, device_of
 from trainmark.schema.case import MAX_BATCH, Case, Device
 from trainmark.schema.manifest import Manifest, MeasuredPeaks, Node
 from trainmark.schema.names import EVENTS, LOG, MANIFEST
@@ -266,7 +266,7 @@ class Executor:
         The process of that run starts as soon as nothing of the first one is measured any more: it imports its modules
         while the first one is verified.
         """
-        if self.quiet is not None or not (self._can_wait(case) and self._can_wait(coming)):
+        if self.quiet is not None or None in (self._waiting_place(case), self._waiting_place(coming)):
             return self
         # On a CPU the peaks that are measured after the window must not compete with an import.
         on_gpu = device_of(case, self.run_env.machine) is Device.CUDA
@@ -274,22 +274,23 @@ class Executor:
         sign = _WINDOW_IS_OVER if on_gpu else _RUN_IS_OVER
         return self.until(_StartAhead(self, events, sign, coming, coming_repeat))
 
-    def _can_wait(self, case: Case) -> bool:
-        """Return whether the processes of a case's runs can be started before the runs begin."""
+    def _waiting_place(self, case: Case) -> tuple[LocalHost, FrameworkPython] | None:
+        """Return where the process of a case's run can wait for its turn; None if runs of the case start when due."""
         if not is_one_worker(case, self.run_env):
-            return False
+            return None
         (host,), interpreter = self.run_env.hosts, self.run_env.expected_interpreter(case)
         if isinstance(interpreter, CannotStart) or interpreter.container or not isinstance(host, LocalHost):
-            return False
+            return None
         on_gpu = device_of(case, self.run_env.machine) is Device.CUDA
-        return not (host.folder or host.paths or (on_gpu and case.framework not in _IMPORTED_WITHOUT_DEVICE))
+        opens_device = on_gpu and case.framework not in _IMPORTED_WITHOUT_DEVICE
+        return None if host.folder or host.paths or opens_device else (host, interpreter)
 
     def start_ahead(self, case: Case, repeat: int) -> None:
         """Start the process of a run that is likely to be the next one; raise ``OSError`` if it cannot be started."""
-        (host,), folder = self.run_env.hosts, self.directory.run(case, repeat)
-        interpreter = self.run_env.expected_interpreter(case)
-        if isinstance(interpreter, CannotStart) or not isinstance(host, LocalHost):
+        place = self._waiting_place(case)
+        if place is None:
             return
+        (host, interpreter), folder = place, self.directory.run(case, repeat)
         plan = plan_run(self.run_env, case, self.suite.protocol, interpreter, repeat, folder.absolute())
         if not isinstance(plan, CannotStart) and plan.cannot_run is None:
             log = self.directory.path.absolute() / f".{LOG}.{os.getpid()}.tmp"
