@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from . import report
-from .arguments import NATIVE, parse
+from .arguments import parse
 from .choices import one_of
 from .equivalence import observe_training
 from .folders import find_task, import_backend, import_trainer
@@ -29,7 +29,7 @@ from .post_window import verify
 from .probes import profile_steps, share_of_peak, time_in_isolation
 from .queues import RankLoading, check_decoding, check_queues
 from .report import PARAMETER, EventWriter
-from .settings import Settings
+from .settings import NATIVE, Settings
 from .signals import exit_on_signal
 from .task import Verified
 from .training import Training, steps_after_window

@@ -75,7 +75,7 @@ class Task(Generic[Own]):
     name: str  # that of the folder, with ``-`` for ``_``
     models: Sequence[str]  # the first one is the default
     headline: str  # the counter of work that throughput is counted by
-    settings_type: type[Settings] = Settings  # its fields are common flags and the task's own, by their names
+    settings_type: type[Settings] = Settings  # with a ``Flag`` for each of its own fields
     observed_fields: Sequence[str] = ()  # the settings whose values the first step must show
     recipe_fields: Sequence[str] = ()  # of the PARAMETER event, with those of every recipe
     is_default = False  # runs that name neither a task nor a model have this one
@@ -85,12 +85,8 @@ class Task(Generic[Own]):
         """Return the unit of throughput."""
         return f"{self.headline}/s"
 
-    def add_flags(self, parser: argparse.ArgumentParser) -> None:
-        """Add the task's flags, with ``epoch_samples`` (an epoch of synthetic ones), and set the recipe's defaults."""
-        raise NotImplementedError
-
     def defaults(self, _model: str) -> Mapping[str, Any]:
-        """Return the settings in which a model's recipe differs from the task's, by the names of the flags' values."""
+        """Return a model's values of fields that are not given, where they are no default of a ``Flag``."""
         return {}
 
     def learning_rate(self, global_batch: int) -> float:
@@ -98,7 +94,7 @@ class Task(Generic[Own]):
         raise NotImplementedError
 
     def recipe_type(self, _model: str) -> type[Recipe]:
-        """Return the type of a model's recipe, whose fields are flags too."""
+        """Return the type of a model's recipe; the first model's has the flags of all."""
         return Recipe
 
     def complete(self, given: argparse.Namespace) -> None:

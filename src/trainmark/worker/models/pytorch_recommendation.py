@@ -9,11 +9,10 @@ from torch.nn import functional
 
 from ..backends.pytorch.backend import NamedModel, ProductTraining, count_parameters
 from ..backends.pytorch.collectives import DDP
-from ..core.arguments import NATIVE
 from ..core.facts import ObservedConfig, assert_parameters
 from ..core.optimizers import Moments
 from ..core.outcomes import UNSUPPORTED, RunError
-from ..core.settings import AdamRecipe
+from ..core.settings import NATIVE, AdamRecipe
 from ..pytorch_fast.optimizers import LazyAdam, adaptive, moments, sgd, steps_taken
 from ..tasks.recommendation.architectures import (
     DEEP,

@@ -11,8 +11,8 @@ from torch import nn
 from torch.nn import functional
 
 from ..backends.pytorch.collectives import Exchange
-from ..core.arguments import NATIVE
 from ..core.outcomes import UNSUPPORTED, RunError
+from ..core.settings import NATIVE
 from ..models.pytorch_decoders import LanguageModel, weighted_loss
 from ..tasks.causal_lm.settings import FSDP2
 from .compilers import MODES

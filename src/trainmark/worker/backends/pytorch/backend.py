@@ -13,14 +13,13 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ...core.arguments import NATIVE
 from ...core.backend import Observation, hooked, repeated
 from ...core.choices import find_precision, refuse_gaps, require_version
 from ...core.facts import PROCESS, Facts, ObservedConfig, cpu_name, type_name
 from ...core.feed import LoadedFeed, Numbered
 from ...core.place import Place
 from ...core.precision import Precision, require_capability
-from ...core.settings import Settings
+from ...core.settings import NATIVE, Settings
 from ...core.training import NONE, Training
 from ...core.window import EventTimers
 from ...pytorch_fast import compilers

@@ -12,10 +12,10 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from ...core.arguments import NATIVE
 from ...core.choices import own_gpu
 from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.place import Place, Ranks
+from ...core.settings import NATIVE
 
 
 def choose_device(requested: str, place: Place) -> Any:

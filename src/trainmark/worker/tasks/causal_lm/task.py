@@ -16,7 +16,14 @@ from ...core.task import Check, PlainLoss, Task, Verified
 from ..products import ObservedLayers, check_types, describe_logits, describe_products
 from .architectures import ARCHITECTURES, Llama, is_norm
 from .packing import DOCUMENTS, attended, number, pack, predicted
-from .settings import ADAM_FIELDS, LLAMA_RECIPE, CausalSettings, LanguageSettings, add_flags
+from .settings import (
+    ADAM_FIELDS,
+    EPOCH_SEQUENCES,
+    GPT_RECIPE,
+    LLAMA_RECIPE,
+    CausalSettings,
+    LanguageSettings,
+)
 
 
 def count_sequences(source: str, length: int) -> int | None:
@@ -92,14 +99,14 @@ class CausalLM(TextTask[CausalSettings]):
     headline = "tokens"
     observed_fields = ("sequence_length", "accumulation")
     settings_type = CausalSettings
-    add_flags = staticmethod(add_flags)
 
     def recipe_type(self, _model: str) -> type[AdamRecipe]:
         return AdamRecipe
 
     def defaults(self, model: str) -> Mapping[str, Any]:
-        """Return the recipe of Llama where that is trained."""
-        return LLAMA_RECIPE if isinstance(ARCHITECTURES.get(model), Llama) else {}
+        """Return the recipe of GPT-2, or of Llama where that is trained, and the lengths."""
+        recipe = GPT_RECIPE | (LLAMA_RECIPE if isinstance(ARCHITECTURES.get(model), Llama) else {})
+        return {**recipe, "sequence_length": 1024, "epoch_samples": EPOCH_SEQUENCES}
 
     def refuse(self, settings: CausalSettings) -> None:
         """Refuse packing of a file as well."""

@@ -17,7 +17,7 @@ from ...core.task import Check, Piece, PlainLoss, Task, Verified
 from ..products import describe_logits
 from .architectures import ARCHITECTURES, NORM_EPSILON, NORM_MOMENTUM, is_batch_norm, is_trainable
 from .observing import ObservedConvolution, verify_layers
-from .settings import ImageRecipe, ImageSettings, add_flags
+from .settings import RECIPE, ImageRecipe, ImageSettings
 
 SUFFIXES = (".jpg", ".jpeg")
 
@@ -101,10 +101,12 @@ class ImageClassification(Task[ImageSettings]):
     is_default = True
     settings_type = ImageSettings
     recipe_fields = ("bn_weight_decay", "label_smoothing")
-    add_flags = staticmethod(add_flags)
 
     def recipe_type(self, _model: str) -> type[ImageRecipe]:
         return ImageRecipe
+
+    def defaults(self, _model: str) -> Mapping[str, Any]:
+        return RECIPE
 
     def learning_rate(self, global_batch: int) -> float:
         """Return 0.256 for a batch of 256, and in proportion for others."""

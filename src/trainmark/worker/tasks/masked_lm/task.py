@@ -1,16 +1,16 @@
 """Masked language modelling as a task: models, flags, the recipe of BERT, and quantities that are held equal."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from ...core.outcomes import UNSUPPORTED, RunError
-from ...core.settings import ADAMW, LAMB, AdamRecipe, positive
+from ...core.settings import ADAMW, LAMB, AdamRecipe, Flag, positive
 from ...core.task import Check
-from ..causal_lm.settings import ADAM_FIELDS, LanguageSettings, add_language_flags
+from ..causal_lm.settings import ADAM_FIELDS, LanguageSettings
 from ..causal_lm.task import LARGEST_SHARE, TextTask
 from ..products import describe_logits, describe_products
 from .architectures import ARCHITECTURES
@@ -23,15 +23,24 @@ EPOCH_SEQUENCES = 24_000_000
 class MaskedRecipe(AdamRecipe):
     """``dropout``: the share of values that are dropped, of embeddings, attention and what is added up."""
 
-    dropout: float
+    optimizer: Annotated[str, Flag("both with decoupled decay", (ADAMW, LAMB), ADAMW)]
+    dropout: Annotated[float, Flag("share of values that are dropped", float, 0.1)]
+
+
+# That of BERT's pre-training.
+RECIPE = {
+    **{"second_momentum": 0.999, "epsilon": 1e-6, "weight_decay": 0.01, "clip_norm": 1.0},
+    **{"schedule": "linear", "epochs": 40, "warmup_updates": 10_000},
+}
+HIDDEN = "hidden words of a sample; if not given: 20 of 128 tokens, 80 of 512, else that share"
 
 
 @dataclass(frozen=True)
 class MaskedSettings(LanguageSettings):
     """``predictions``: the most words of a sequence that were hidden; ``padding``: of made-up tokens, in percent."""
 
-    predictions: int
-    padding: int
+    predictions: Annotated[int, Flag(HIDDEN, positive)]
+    padding: Annotated[int, Flag("percent of synthetic tokens; real data have their own", int, 0)]
     recipe: MaskedRecipe
 
     @property
@@ -43,20 +52,6 @@ class MaskedSettings(LanguageSettings):
 def usual_predictions(length: int) -> int:
     """Return how many words BERT's pre-training hides of so many tokens: 20 of 128, 80 of 512, else that share."""
     return max(1, length * 5 // 32)
-
-
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags, and make the recipe that of BERT's pre-training."""
-    add = add_language_flags(parser).add_argument
-    hidden = "hidden words of a sample; if not given: 20 of 128 tokens, 80 of 512, else that share"
-    add("--predictions", type=positive, metavar="N", help=hidden)
-    percent = "of synthetic tokens; real data have their own"
-    add("--padding", type=int, default=0, metavar="PERCENT", help=percent)
-    add("--optimizer", choices=(ADAMW, LAMB), default=ADAMW, help="both with decoupled decay")
-    add("--dropout", type=float, default=0.1, help="share of values that are dropped")
-    parser.set_defaults(sequence_length=128, epoch_samples=EPOCH_SEQUENCES)
-    parser.set_defaults(momentum=0.9, second_momentum=0.999, epsilon=1e-6, weight_decay=0.01, clip_norm=1.0)
-    parser.set_defaults(schedule="linear", epochs=40, warmup_epochs=0, warmup_updates=10_000)
 
 
 # The arrays of a batch, in their order.
@@ -78,10 +73,12 @@ class MaskedLM(TextTask[MaskedSettings]):
     observed_fields = ("sequence_length", "predictions", "accumulation")
     settings_type = MaskedSettings
     recipe_fields = (*ADAM_FIELDS, "dropout")
-    add_flags = staticmethod(add_flags)
 
     def recipe_type(self, _model: str) -> type[MaskedRecipe]:
         return MaskedRecipe
+
+    def defaults(self, _model: str) -> Mapping[str, Any]:
+        return {**RECIPE, "sequence_length": 128, "epoch_samples": EPOCH_SEQUENCES}
 
     def complete(self, given: argparse.Namespace) -> None:
         """Hide the usual number of words of the length."""

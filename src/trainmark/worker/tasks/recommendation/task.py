@@ -17,13 +17,13 @@ from ..products import check_types, describe_logits, describe_products
 from .architectures import ARCHITECTURES, CATEGORIES, Dlrm
 from .records import Batch, made_up, mirrored
 from .settings import (
+    ADAM_RECIPE,
     DLRM_RECIPE,
     DLRM_WIDTH,
     SPARSE_GRADIENTS,
     ClickRecipe,
     ClickSettings,
     DescentRecipe,
-    add_flags,
 )
 
 LEFT = 0.05  # the published Adam leaves hardly a row where it is; a lazy one all that no rank looks up
@@ -41,13 +41,12 @@ class Recommendation(Task[ClickSettings]):
     settings_type = ClickSettings
     observed_fields = ("vocabulary", "embedding_width", "table_gradients")
     recipe_fields = ("second_momentum", "epsilon", "dropout")
-    add_flags = staticmethod(add_flags)
 
     def defaults(self, model: str) -> Mapping[str, Any]:
-        """Return the recipe of DLRM where that is trained."""
+        """Return the recipe of Wide & Deep, or of DLRM where that is trained."""
         if not _is_dlrm(model):
-            return {}
-        return {**DLRM_RECIPE, "embedding_width": DLRM_WIDTH} if model == "dlrm" else DLRM_RECIPE
+            return ADAM_RECIPE
+        return ADAM_RECIPE | DLRM_RECIPE | ({"embedding_width": DLRM_WIDTH} if model == "dlrm" else {})
 
     def recipe_type(self, model: str) -> type[Recipe]:
         return DescentRecipe if _is_dlrm(model) else ClickRecipe

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ...core.arguments import NATIVE
 from ...core.choices import one_of
 from ...core.feed import Feed, LoadedFeed, Loader, Numbered
 from ...core.outcomes import RunError
 from ...core.place import Place
 from ...core.queues import AHEAD, SampleCounter
+from ...core.settings import NATIVE
 from ...core.task import Task
 from ..products import DropoutTraining
 from . import TASK

@@ -1,10 +1,10 @@
 """Fitting a plane to points: the smallest task, to show that a task needs nothing but its folder."""
 
-import argparse
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from trainmark_worker.core.settings import Settings, positive
+from trainmark_worker.core.settings import Flag, Settings, positive
 from trainmark_worker.core.task import Check, Task
 
 __all__ = ["TASK", "ToySettings"]
@@ -14,7 +14,7 @@ __all__ = ["TASK", "ToySettings"]
 class ToySettings(Settings):
     """``features``: the numbers that a sample has."""
 
-    features: int
+    features: Annotated[int, Flag("numbers in a sample", positive, 8)]
 
 
 class ToyRegression(Task):
@@ -25,9 +25,8 @@ class ToyRegression(Task):
     headline = "values"
     settings_type = ToySettings
 
-    def add_flags(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--features", type=positive, default=8, metavar="N", help="numbers in a sample")
-        parser.set_defaults(epoch_samples=1000)
+    def defaults(self, _model: str) -> Mapping[str, Any]:
+        return {"epoch_samples": 1000}
 
     def learning_rate(self, _global_batch: int) -> float:
         return 0.05
