@@ -160,7 +160,7 @@ class LanguageEqualWork(TextEqualWork[LanguageObservation]):
 
     def described_multiply_adds(self, model: str) -> int:
         """Return those of the description."""
-        return ARCHITECTURES[model].multiply_adds(LENGTH)
+        return ARCHITECTURES[model].operations(LENGTH, LENGTH**2)["counted"] // 6
 
     def decays(self, name: str) -> bool:
         """Return whether it is no norm's weight."""

@@ -2,12 +2,11 @@
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import fields
 from typing import Any
 
 from .folders import find_task, framework_names, task_names, task_of_model
 from .queues import DRAIN_STEPS
-from .settings import OF_TYPES, SYNTHETIC, Recipe, Settings, from_flags
+from .settings import OF_TYPES, SYNTHETIC, Recipe, Settings, flags_of, from_flags
 from .task import Task
 
 
@@ -22,9 +21,7 @@ def parse(arguments: Sequence[str], world_size: int) -> Settings:
         parser.error(f"{more}: nothing would be left to measure")
     if given.profile and given.events is None:
         parser.error("--profile needs --events FILE: the trace is written into the folder of that file")
-    if given.learning_rate is None:
-        given.learning_rate = task.learning_rate(given.batch_per_device * world_size)
-    task.complete(given)
+    task.complete(given, world_size)
     drain_steps = 0 if given.data == SYNTHETIC else DRAIN_STEPS
     return from_flags(
         task.settings_type,
@@ -64,9 +61,8 @@ def _parser(words: Sequence[str]) -> tuple[argparse.ArgumentParser, Task[Any]]:
 
 def add_flags(group: argparse._ArgumentGroup, kind: type[Settings] | type[Recipe]) -> None:
     """Add the flags of the fields of settings or of a recipe."""
-    for one in fields(kind):
-        for flag in getattr(one.type, "__metadata__", ()):
-            name, value = flag.name or one.name, "type" if callable(flag.kind) else "choices"
-            more = {value: flag.kind, **OF_TYPES.get(flag.kind, {})}
-            word = "--" + name.replace("_", "-")
-            group.add_argument(word, dest=one.name, default=flag.default, help=flag.purpose, **more)
+    for name, flag in flags_of(kind).items():
+        value = "type" if callable(flag.kind) else "choices"
+        more = {value: flag.kind, **OF_TYPES.get(flag.kind, {})}
+        word = "--" + (flag.name or name).replace("_", "-")
+        group.add_argument(word, dest=name, default=flag.default, help=flag.purpose, **more)

@@ -2,26 +2,14 @@
 
 The input (.npz) holds initial weights by the names that the frameworks share, and the arrays of the batch: a task's
 ``Check`` says which. For each of ``STEPS`` steps the batch is first *observed*: forward and backward, no update. Then
-the weights of before are loaded again and the step is done by ``Training.step``, the function that is timed. From the
-weights before and after it, and the observed gradients, follow the conventions that cannot be seen from outside:
-with u the update, w the weights, g the gradient, l the learning rate, d the decay, m the momentum,
-
-    u_0 = l_0 (g_0 + d w_0)             a parameter that does not decay gives l_0, the others d
-    u_1 = l_1 (m v + g_1 + d w_1)       with v = u_0 / l_0, gives l_1 m
-
-An adaptive optimizer divides each element by what it remembers of its squares. There a, the direction that the recipe
-asks for, is computed from the observed gradients of all steps so far (``optimizers.py``), and the step must be
-
-    u = l (a + d w)
-
-with one l and d for all elements of a parameter; b is that direction without the recipe's clipping. Nothing of this is
-taken from what the worker says of itself. Sums are in float64.
+the weights of before are loaded again and the step is done by ``Training.step``, the function that is timed. The inner
+products of updates, gradients, weights and the directions of an adaptive optimizer (``optimizers.py``) show the
+conventions that cannot be seen from outside: ``docs/explanation/equivalence.md`` has the equations, and why a task with
+tables has another batch for the second step. Nothing of this is taken from what the worker says of itself. Sums are in
+float64.
 
 A compiled step is not looked into: what a compiler makes of a network has no layers that could be observed. Of it only
 what it does to the weights and the running statistics is compared, with the framework's step without a compiler.
-
-A task with tables has another batch for the second step: with one batch alone a row that it does not look up has no
-gradient and no moments for ever, and an optimizer that leaves such rows alone does what the published one does.
 """
 
 import zlib

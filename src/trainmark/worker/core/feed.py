@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,17 +17,23 @@ from .queues import UNCOUNTED, Loading, SampleCounter
 TRAIN, MANIFEST = "train.bin", "dataset.json"  # of a data set: its training samples, its description
 
 
-class Feed:
-    """An endless source of batches; each framework has its own type of batch."""
+@dataclass(eq=False)
+class Loader:
+    """The facts of what makes batches."""
 
     epoch_samples: int  # those of the data set, or from the settings
     decoder: str | None = None
-    workers: int | None = None  # the actual loading processes or threads, if not as many as in the settings
-    wait_s = 0.0  # how long the last call of ``next`` waited for the loader
     ahead: float | None = None  # batches that can be in flight, made or being made; None without a loader
     produced: SampleCounter | None = None  # of the samples that the loader has made; None if it has no count
+    workers: int | None = None  # the actual loading processes or threads, if not as many as in the settings
+    uncounted: int = 0  # samples that the loader may have read before ``produced`` counts them
+
+
+class Feed(Loader):
+    """An endless source of batches; each framework has its own type of batch."""
+
+    wait_s = 0.0  # how long the last call of ``next`` waited for the loader
     counted: list[int] | None = None  # the work of each fetched batch, if it does not follow from its samples
-    uncounted = 0  # samples that the loader may have read before ``produced`` counts them
     taken = 0  # batches that were fetched from the loader
     unreadable: list[str] | None = None  # files replaced by black pictures; None if such a file ends the run
 
@@ -60,21 +67,11 @@ class FixedFeed(Feed):
     """One batch, already where it is needed, used in every step."""
 
     def __init__(self, batch: Any, epoch_samples: int) -> None:
-        self.epoch_samples, self._batch = epoch_samples, batch
+        super().__init__(epoch_samples)
+        self._batch = batch
 
     def next(self) -> Any:
         return self._batch
-
-
-class Loader(NamedTuple):
-    """The attributes of a ``Feed`` that a loader fills, by the same names; ``samples`` are those of an epoch."""
-
-    samples: int
-    decoder: str | None = None
-    ahead: float | None = None
-    produced: SampleCounter | None = None
-    workers: int | None = None
-    uncounted: int = 0
 
 
 class LoadedFeed(Feed):
@@ -91,7 +88,7 @@ class LoadedFeed(Feed):
 
         ``end`` ends a loader that does not end with the last reference to the iterator.
         """
-        self.epoch_samples, self.decoder, self.ahead, self.produced, self.workers, self.uncounted = loader
+        super().__init__(**vars(loader))
         self._batches, self._ready, self._end = batches, ready, end
 
     def next(self) -> Any:

@@ -31,15 +31,6 @@ def first_sentence(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}"[:300]
 
 
-def any_cause(error: BaseException | None) -> "list[BaseException]":
-    """Return the error and everything that caused it, outermost first."""
-    chain: list[BaseException] = []
-    while error is not None and error not in chain:
-        chain.append(error)
-        error = error.__cause__ or error.__context__
-    return chain
-
-
 OUT_OF_MEMORY = re.compile(
     r"out of memory|out-of-memory|OutOfMemory|std::bad_alloc|not enough memory|(can't|cannot|unable to) allocate|"
     r"_ALLOC_FAILED|RESOURCE_?EXHAUSTED",
@@ -64,7 +55,10 @@ class Known(NamedTuple):
 
 def classify(error: BaseException, failures: Sequence[Known]) -> RunError | None:
     """Return the outcome of the first known failure that matches the error or one of its causes, or None."""
-    for cause in any_cause(error):
+    cause: BaseException | None = error
+    chain: list[BaseException] = []
+    while cause is not None and cause not in chain:
+        chain.append(cause)
         if isinstance(cause, RunError):
             return cause
         for rule in failures:
@@ -73,6 +67,7 @@ def classify(error: BaseException, failures: Sequence[Known]) -> RunError | None
                 return rule.tell(cause, found)
         if isinstance(cause, MemoryError):
             return RunError(OOM, "the host could not allocate memory")
+        cause = cause.__cause__ or cause.__context__
     return None
 
 

@@ -66,9 +66,6 @@ class Peers(Ranks):
             link.send(values)
         return values
 
-    def barrier(self) -> None:
-        self.gather(None)
-
     def run(self, blocking: Callable[[], Any]) -> Any:
         """Return the result of ``blocking``; raise ``RunError`` (failed) if a rank is lost in the meantime.
 

@@ -246,10 +246,8 @@ def _is_rounded_away(step: WitnessedStep, name: str) -> bool:
 def check_digits(step: WitnessedStep) -> Verified:
     """Name the arrays that have the digits of 16 bits where FP32 was requested, and doubt them.
 
-    A value that is stored in BF16 or FP16 has at most 11 significant bits, and reads as a number of FP32 whose last 13
-    are zero. A sum or a product in FP32 ends so with a chance of 2**-13; that all of the compared elements of an array
-    do is no coincidence. Neither the framework's name of the type nor a tolerance takes part. Of the weights some
-    elements moved; gradients may have 16 bits if the products have.
+    A sum or a product in FP32 has zeros as its last 13 bits with a chance of 2**-13: that all of the compared elements
+    of an array have is no coincidence. Of the weights some moved; gradients may have 16 bits if the products have.
     """
     expected, (_, before, after) = step.training.expected(), step.weights
     if expected.weights != FP32:

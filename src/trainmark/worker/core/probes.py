@@ -1,20 +1,13 @@
 """Measurements after the window: a profile, the device's peaks, each rank's own pass, and the exchange of gradients.
 
-The peak is the rate of one large product of two square matrices, in the type of the run's computation, with the
-framework's own product, on the run's own device and on all ranks at once; it is not taken from a data sheet. The memory
-bandwidth is measured in the same way, by adding one long array to another. The task defines the operations of a sample,
-by named conventions (``Task.operations``).
+Peaks are the rates of the framework's own product and sum, on the run's device and on all ranks at once, and are not
+taken from a data sheet. ``docs/reference/worker.md`` describes the shares of them, and the floor of a step by the
+roofline model (Williams, Waterman and Patterson, https://doi.org/10.1145/1498765.1498785): caches retain nothing
+between layers, so a program that keeps a layer's output in one could be faster.
 
 In a step every rank waits for the slowest one in the exchange of the gradients, so that all seem equally slow. Here all
 ranks pass their batches forward and backward at the same time, without an exchange; then an all-reduce of the
 gradients' size runs alone.
-
-Each layer takes at least the time of its operations at the rate of a matrix product, and the time of its bytes at the
-memory bandwidth; the longer one is the layer's floor, and the sum of the floors is the step's. Bytes are those of the
-layer's own operands, each read or written once. Anything between layers (norms, activations, sums, pooling) is assumed
-to be free, and caches to retain nothing between layers. A program that fuses everything comes close to it; one that
-keeps a layer's output in a cache could be faster.
-The roofline model: Williams, Waterman and Patterson, https://doi.org/10.1145/1498765.1498785.
 """
 
 import time

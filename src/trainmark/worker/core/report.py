@@ -12,15 +12,15 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import IO, Any, NamedTuple
 
-from .settings import Settings
+from .settings import Settings, flags_of
 from .task import Task, Verified
 from .training import Training
 from .window import Timeline
 
 SCHEMA, PARAMETER = "trainmark.events/1", "PARAMETER"
-# Of the PARAMETER event: the settings that begin it, and the fields of every recipe, without the loss scale.
+# Of the PARAMETER event: the settings that begin it, and the fields of recipes that others tell.
 AXES = ("framework", "task", "model", "precision", "compiler", "data")
-COMMON_RECIPE = ("learning_rate", "schedule", "epochs", "warmup_epochs", "momentum", "weight_decay")
+OBSERVED = ("loss_scale", "optimizer")
 UNSEEN = -1  # the number of compilations of a framework that counts none
 
 Step = str | list[int]
@@ -91,11 +91,9 @@ def parameters(training: Training, settings: Settings, actual: Mapping[str, Any]
         "work": task.work(settings, global_batch),
         "unit": task.unit,
     }
-    recipe = vars(settings.recipe)
-    # A model may have a recipe without some of the task's fields.
-    names = (*COMMON_RECIPE, *(name for name in task.recipe_fields if name in recipe))
-    optimizer = {**description["optimizer"], **{name: recipe[name] for name in names}}
-    return {**requested, **description, "optimizer": optimizer, "actual": actual}
+    names = [name for name in flags_of(type(settings.recipe)) if name not in OBSERVED]
+    recipe = {name: getattr(settings.recipe, name) for name in names}
+    return {**requested, **description, "optimizer": {**description["optimizer"], **recipe}, "actual": actual}
 
 
 def step_events(

@@ -34,37 +34,35 @@ def truth(text: str) -> bool:
     return text == "true"
 
 
-def positive(text: str) -> int:
-    """Return a whole number of at least 1."""
-    if count(text) == 0:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return int(text)
+def at_least(least: Number, problem: str, otherwise: str = "not a number") -> Callable[[str], Number]:
+    """Return the type of a flag whose finite value, of the type of ``least``, is not below it."""
+
+    def value_of(text: str) -> Number:
+        try:
+            value = type(least)(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is {otherwise}") from None
+        if not least <= value < float("inf"):
+            raise argparse.ArgumentTypeError(problem)
+        return value
+
+    return value_of
 
 
-def count(text: str) -> int:
-    """Return a whole number of at least 0."""
-    value = _number(text, int, "not a whole number")
-    if value < 0:
-        raise argparse.ArgumentTypeError("must not be negative")
-    return value
+count = at_least(0, "must not be negative", "not a whole number")
+positive = at_least(1, "must be at least 1", "not a whole number")
 
 
 def norm(text: str) -> float | None:
     """Return a length to which gradients are clipped, None for 0: they are not."""
-    value = _number(text, float, "not a number")
-    if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError("must not be negative, nor infinite")
-    return value or None
+    return at_least(0.0, "must not be negative, nor infinite")(text) or None
 
 
 def loss_scale(text: str) -> float | None:
     """Return a fixed scale, None for ``dynamic``."""
     if text == "dynamic":
         return None
-    value = _number(text, float, "neither 'dynamic' nor a number")
-    if not value >= 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return value
+    return at_least(1.0, "must be at least 1 and finite", "neither 'dynamic' nor a number")(text)
 
 
 def file_path(text: str) -> str:
@@ -75,13 +73,6 @@ def file_path(text: str) -> str:
 def data_path(text: str) -> str:
     """Return ``synthetic`` or an absolute path."""
     return text if text == SYNTHETIC else file_path(text)
-
-
-def _number(text: str, kind: type[Number], otherwise: str) -> Number:
-    try:
-        return kind(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is {otherwise}") from None
 
 
 # What a type of flags has besides in ``add_argument``.
@@ -96,7 +87,7 @@ OF_TYPES: Mapping[Any, Mapping[str, Any]] = {
 class Recipe:
     """The update of the weights; the rate is that after the warm-up epochs, a loss scale of None is dynamic."""
 
-    learning_rate: Annotated[float, Flag("if not given: the task's, by the global batch", float)]
+    learning_rate: Annotated[float, Flag("of images, if not given: by the global batch", float)]
     momentum: Annotated[float, Flag("of SGD", float, 0.9)]
     weight_decay: Annotated[float, Flag("L2 penalty", float, 0.0)]
     schedule: Annotated[
@@ -185,6 +176,11 @@ class Settings:
 
 
 Kind = TypeVar("Kind", Recipe, Settings)
+
+
+def flags_of(kind: type[Recipe] | type[Settings]) -> dict[str, Flag]:
+    """Return the flags of settings or of a recipe, by their fields' names."""
+    return {one.name: flag for one in fields(kind) for flag in getattr(one.type, "__metadata__", ())}
 
 
 def from_flags(kind: type[Kind], given: argparse.Namespace, **others: Any) -> Kind:

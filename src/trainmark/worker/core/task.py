@@ -2,8 +2,8 @@
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, TypeVar
+from dataclasses import dataclass, field, fields
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from .precision import Precision
 from .settings import Recipe, Settings
@@ -77,7 +77,6 @@ class Task(Generic[Own]):
     headline: str  # the counter of work that throughput is counted by
     settings_type: type[Settings] = Settings  # with a ``Flag`` for each of its own fields
     observed_fields: Sequence[str] = ()  # the settings whose values the first step must show
-    recipe_fields: Sequence[str] = ()  # of the PARAMETER event, with those of every recipe
     is_default = False  # runs that name neither a task nor a model have this one
 
     @property
@@ -89,16 +88,13 @@ class Task(Generic[Own]):
         """Return a model's values of fields that are not given, where they are no default of a ``Flag``."""
         return {}
 
-    def learning_rate(self, global_batch: int) -> float:
-        """Return the recipe's learning rate for the samples of one step of all ranks."""
-        raise NotImplementedError
-
     def recipe_type(self, _model: str) -> type[Recipe]:
-        """Return the type of a model's recipe; the first model's has the flags of all."""
-        return Recipe
+        """Return the type of a model's recipe, here that of the settings; the first model's has the flags of all."""
+        (found,) = (one.type for one in fields(self.settings_type) if one.name == "recipe")
+        return cast("type[Recipe]", found)
 
-    def complete(self, given: argparse.Namespace) -> None:
-        """Set the flags that were not given, and whose values follow from others."""
+    def complete(self, given: argparse.Namespace, _world_size: int) -> None:
+        """Set the flags that were not given, and whose values follow from others or the number of ranks."""
 
     def refuse(self, settings: Own) -> None:
         """Raise ``RunError`` for settings that no framework can train."""

@@ -24,8 +24,7 @@ class DropoutTraining(Training):
     def own_pass(self) -> Any:
         """Pass the batch alone; None with dropout, unless the pass drops the values of the step."""
         repeats = self.REPEATS_DROPOUT and self.settings.compiler == NONE
-        dropout = self.settings.recipe.dropout  # type: ignore[attr-defined]  # of the recipes of these tasks
-        return super().own_pass() if repeats or not dropout else None
+        return super().own_pass() if repeats or not self.settings.dropout else None
 
 
 class ObservedProduct(NamedTuple):

@@ -1,6 +1,7 @@
 """``native``: paddle.io.DataLoader, whose processes read text and clicks by numbers, and images."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ def open_parts(
     # See ``_with_array``.
     found = (part[-1] if isinstance(part[-1], RunError) else part for part in made)
     # Without processes a thread works ahead, with a queue that cannot be taken away.
-    loader = loader._replace(ahead=share.ahead or AHEAD)
+    loader = replace(loader, ahead=share.ahead or AHEAD)
     # It does not end by itself: one of its threads refers to it.
     return LoadedFeed(joined(found, share.in_batch, _join), ready, loader, made._try_shutdown_all)
 

@@ -94,29 +94,20 @@ class Decoder(Transformer):
             shapes[f"{name}.weight"] = shape
         return {**shapes, "norm.weight": (self.width,)}
 
-    def multiply_adds(self, length: int) -> int:
-        """Return those of the forward pass of one sequence: all products, and attention as if nothing were masked.
-
-        Heads that share keys and values have as many of them as if each had its own.
-        """
-        return length * (self.product_weights() + 2 * self.layers * length * self.attended_width)
-
-    def product_weights(self) -> int:
-        """Return the weights of all products, with those of the classifier."""
-        return sum(math.prod(shape) for shape in self.products().values()) + self.vocabulary * self.width
-
     def operations(self, tokens: int, pairs: int) -> dict[str, int]:
         """Return the floating-point operations of training on ``tokens``, by two conventions.
 
         ``pairs``: of a token and one of its sequence (or document), as if nothing in it were masked; T for each token
         of a sequence of T tokens. ``counted``: two for each multiply-add of the forward pass, and twice as many
-        backward. ``6N+12LHQT``: that of Chowdhery et al. (https://arxiv.org/abs/2204.02311, appendix B), as nanoGPT has
-        it, with N the parameters less the positions, L layers and H heads of queries of the width Q.
+        backward; heads that share keys and values have as many as if each had its own. ``6N+12LHQT``: that of Chowdhery
+        et al. (https://arxiv.org/abs/2204.02311, appendix B), as nanoGPT has it, with N the parameters less the
+        positions, L layers and H heads of queries of the width Q.
         """
         positions = math.prod(self.embeddings().get("embedding.positions", (0,)))
         attention = 12 * self.layers * self.attended_width * pairs
+        weights = sum(math.prod(shape) for shape in self.products().values()) + self.vocabulary * self.width
         return {
-            "counted": 6 * self.product_weights() * tokens + attention,
+            "counted": 6 * weights * tokens + attention,
             "6N+12LHQT": 6 * (self.parameters() - positions) * tokens + attention,
         }
 

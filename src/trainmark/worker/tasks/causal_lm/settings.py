@@ -28,12 +28,19 @@ class LanguageSettings(Settings):
         return self.batch_per_device // self.accumulation
 
 
-# The fields of a recipe of Adam's family that one of SGD lacks.
-ADAM_FIELDS = ("second_momentum", "epsilon", "clip_norm", "warmup_updates")
 # An epoch of made-up data is as long as OpenWebText's nine billion tokens in sequences of 1024.
 EPOCH_SEQUENCES = 8_823_000
-# That of nanoGPT's bench.py.
-GPT_RECIPE = {"optimizer": ADAMW, "second_momentum": 0.95, "epsilon": 1e-8, "weight_decay": 0.01}
+# Those of nanoGPT's bench.py.
+DEFAULTS = {
+    **{
+        "optimizer": ADAMW,
+        "second_momentum": 0.95,
+        "epsilon": 1e-8,
+        "learning_rate": 1e-4,
+        "weight_decay": 0.01,
+    },
+    **{"sequence_length": 1024, "epoch_samples": EPOCH_SEQUENCES},
+}
 # Where it is another than GPT-2's: that of torchtitan's configurations of Llama 3 (``llama3_8b.toml``).
 LLAMA_RECIPE = {"learning_rate": 3e-4, "weight_decay": 0.1, "clip_norm": 1.0, "warmup_updates": 200}
 # ``ddp``: each rank has the whole model. ``fsdp2``: the ranks share weights, gradients and the optimizer's state.

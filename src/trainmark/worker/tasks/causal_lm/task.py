@@ -11,19 +11,11 @@ from ...core.backend import Observation
 from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.precision import Precision
 from ...core.recipe_checks import halves
-from ...core.settings import AdamRecipe
 from ...core.task import Check, PlainLoss, Task, Verified
 from ..products import ObservedLayers, check_types, describe_logits, describe_products
-from .architectures import ARCHITECTURES, Llama, is_norm
+from .architectures import ARCHITECTURES, Llama
 from .packing import DOCUMENTS, attended, number, pack, predicted
-from .settings import (
-    ADAM_FIELDS,
-    EPOCH_SEQUENCES,
-    GPT_RECIPE,
-    LLAMA_RECIPE,
-    CausalSettings,
-    LanguageSettings,
-)
+from .settings import DEFAULTS, LLAMA_RECIPE, CausalSettings, LanguageSettings
 
 
 def count_sequences(source: str, length: int) -> int | None:
@@ -50,13 +42,7 @@ Text = TypeVar("Text", bound=LanguageSettings)
 class TextTask(Task[Text]):
     """Models of sequences of tokens: their lengths and parts of a batch, the optimizer, and the layers of a step."""
 
-    recipe_fields: Sequence[str] = ADAM_FIELDS
-
     architectures: Mapping[str, Any]  # the models, by name
-
-    def learning_rate(self, _global_batch: int) -> float:
-        """Return that of BERT's pre-training and of nanoGPT's benchmark."""
-        return 1e-4
 
     def refuse(self, settings: Text) -> None:
         """Refuse sequences longer than the positions, and batches that cannot be cut into parts."""
@@ -89,6 +75,10 @@ class TextTask(Task[Text]):
             found.doubt("sequence-length-differs", sentence)
         return found
 
+    def decays(self, name: str) -> bool:
+        """Return whether it is no bias and no norm's weight."""
+        return not name.endswith((".bias", "norm.weight"))
+
 
 class CausalLM(TextTask[CausalSettings]):
     """Models that predict each next token from those before it; the loss is the cross entropy of all of them."""
@@ -100,13 +90,9 @@ class CausalLM(TextTask[CausalSettings]):
     observed_fields = ("sequence_length", "accumulation")
     settings_type = CausalSettings
 
-    def recipe_type(self, _model: str) -> type[AdamRecipe]:
-        return AdamRecipe
-
     def defaults(self, model: str) -> Mapping[str, Any]:
-        """Return the recipe of GPT-2, or of Llama where that is trained, and the lengths."""
-        recipe = GPT_RECIPE | (LLAMA_RECIPE if isinstance(ARCHITECTURES.get(model), Llama) else {})
-        return {**recipe, "sequence_length": 1024, "epoch_samples": EPOCH_SEQUENCES}
+        """Return the recipe of GPT-2, or of Llama where that is trained."""
+        return DEFAULTS | (LLAMA_RECIPE if isinstance(ARCHITECTURES.get(model), Llama) else {})
 
     def refuse(self, settings: CausalSettings) -> None:
         """Refuse packing of a file as well."""
@@ -187,9 +173,6 @@ class CausalLM(TextTask[CausalSettings]):
             "it counts only every second token": float(losses[:, ::2].mean()),
         }
         return PlainLoss(float(losses.mean()), losses.size, mistakes)
-
-    def decays(self, name: str) -> bool:
-        return not is_norm(name)
 
     def check(self, settings: CausalSettings) -> Check:
         return Check(

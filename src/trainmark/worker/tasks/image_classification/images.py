@@ -51,11 +51,11 @@ def read_images(source: str, classes: int) -> ImageList:
     relative to its folder.
     Raises ``RunError`` (failed) if there is nothing to read or a label does not fit ``classes``.
     """
-    path = Path(source)
+    path, images = Path(source), ImageList([], [])
     if path.is_dir():
-        images = _from_folders(path)
+        _add_folders(path, images)
     elif path.is_file():
-        images = _from_list(path)
+        _add_listed(path, images)
     else:
         raise RunError(FAILED, f"the data set {source} does not exist")
     if not images.paths:
@@ -68,21 +68,16 @@ def read_images(source: str, classes: int) -> ImageList:
     return images
 
 
-def _from_folders(root: Path) -> ImageList:
-    paths: list[str] = []
-    labels: list[int] = []
+def _add_folders(root: Path, images: ImageList) -> None:
     folders = sorted(entry for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith("."))
     for label, folder in enumerate(folders):
         with os.scandir(folder) as entries:
             names = sorted(entry.path for entry in entries if entry.name.lower().endswith(SUFFIXES))
-        paths += names
-        labels += [label] * len(names)
-    return ImageList(paths, labels)
+        images.paths.extend(names)
+        images.labels.extend([label] * len(names))
 
 
-def _from_list(file: Path) -> ImageList:
-    paths: list[str] = []
-    labels: list[int] = []
+def _add_listed(file: Path, images: ImageList) -> None:
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -93,9 +88,8 @@ def _from_list(file: Path) -> ImageList:
         name, _, label = line.strip().rpartition(" ")
         if not name or not label.isdecimal():
             raise RunError(FAILED, f"{file}, line {number}: expected 'path label', got {line[:80]!r}")
-        paths.append(str(file.parent / name.strip()))
-        labels.append(int(label))
-    return ImageList(paths, labels)
+        images.paths.append(str(file.parent / name.strip()))
+        images.labels.append(int(label))
 
 
 class ImageSampler(Epochs):

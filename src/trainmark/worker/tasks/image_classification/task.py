@@ -1,5 +1,6 @@
 """Image classification as a task: models, flags, the unit of work, synthetic input, and what must be equal."""
 
+import argparse
 import math
 import os
 import time
@@ -17,7 +18,7 @@ from ...core.task import Check, Piece, PlainLoss, Task, Verified
 from ..products import describe_logits
 from .architectures import ARCHITECTURES, NORM_EPSILON, NORM_MOMENTUM, is_batch_norm, is_trainable
 from .observing import ObservedConvolution, verify_layers
-from .settings import RECIPE, ImageRecipe, ImageSettings
+from .settings import RECIPE, ImageSettings
 
 SUFFIXES = (".jpg", ".jpeg")
 
@@ -100,17 +101,14 @@ class ImageClassification(Task[ImageSettings]):
     headline = "images"
     is_default = True
     settings_type = ImageSettings
-    recipe_fields = ("bn_weight_decay", "label_smoothing")
-
-    def recipe_type(self, _model: str) -> type[ImageRecipe]:
-        return ImageRecipe
 
     def defaults(self, _model: str) -> Mapping[str, Any]:
         return RECIPE
 
-    def learning_rate(self, global_batch: int) -> float:
-        """Return 0.256 for a batch of 256, and in proportion for others."""
-        return 0.256 * global_batch / 256
+    def complete(self, given: argparse.Namespace, world_size: int) -> None:
+        """Set the rate to 0.256 for a batch of 256 samples of all ranks, and in proportion for others."""
+        if given.learning_rate is None:
+            given.learning_rate = 0.256 * (given.batch_per_device * world_size) / 256
 
     def work(self, _settings: ImageSettings, samples: int) -> dict[str, int]:
         return {"images": samples}

@@ -11,17 +11,8 @@ from ...core.folders import import_backend
 from ...core.place import Place
 from ...core.task import Verified
 from ...core.training import Training
-from . import TASK
-from .known_picture import (
-    FOLDER,
-    LEAST_BATCHES,
-    LEAST_PICTURES,
-    Part,
-    check_crops,
-    check_labels,
-    part_of,
-    write_known,
-)
+from . import TASK, known_picture
+from .known_picture import LEAST_BATCHES, LEAST_PICTURES, Part
 from .settings import ImageSettings
 
 
@@ -54,9 +45,9 @@ class ImageTraining(Training):
         if own.synthetic:
             return None
         with tempfile.TemporaryDirectory(prefix="known-picture-") as folder:
-            form = self.forms.get(own.loader, FOLDER)
+            form = self.forms.get(own.loader, known_picture.FOLDER)
             count = max(LEAST_PICTURES, 2 * own.batch_per_device)
-            source = write_known(form, Path(folder), count, own.classes)
+            source = known_picture.write_known(form, Path(folder), count, own.classes)
             feed = self.open_loader(replace(own, data=str(source), loader_workers=0), self.ranks.place)
             if feed is None:
                 return None
@@ -69,11 +60,11 @@ class ImageTraining(Training):
                     images = self.network_input(batch)
                     labels += self._labels_in(batch)
                     sizes.append(tuple(images.shape[2:]))
-                    batches.append([part_of(image) for image in images])
+                    batches.append([known_picture.part_of(image) for image in images])
             finally:
                 feed.close()
-        found = check_crops(batches, sizes, own.image_size)
-        found.add(check_labels([part for batch in batches for part in batch], labels))
+        found = known_picture.check_crops(batches, sizes, own.image_size)
+        found.add(known_picture.check_labels([part for batch in batches for part in batch], labels))
         return found
 
     def _labels_in(self, batch: Any) -> list[float]:

@@ -10,7 +10,7 @@ import numpy as np
 from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.settings import ADAMW, LAMB, AdamRecipe, Flag, positive
 from ...core.task import Check
-from ..causal_lm.settings import ADAM_FIELDS, LanguageSettings
+from ..causal_lm.settings import LanguageSettings
 from ..causal_lm.task import LARGEST_SHARE, TextTask
 from ..products import describe_logits, describe_products
 from .architectures import ARCHITECTURES
@@ -27,10 +27,11 @@ class MaskedRecipe(AdamRecipe):
     dropout: Annotated[float, Flag("share of values that are dropped", float, 0.1)]
 
 
-# That of BERT's pre-training.
-RECIPE = {
+# With the recipe of BERT's pre-training.
+DEFAULTS = {
+    **{"sequence_length": 128, "epoch_samples": EPOCH_SEQUENCES},
     **{"second_momentum": 0.999, "epsilon": 1e-6, "weight_decay": 0.01, "clip_norm": 1.0},
-    **{"schedule": "linear", "epochs": 40, "warmup_updates": 10_000},
+    **{"learning_rate": 1e-4, "schedule": "linear", "epochs": 40, "warmup_updates": 10_000},
 }
 HIDDEN = "hidden words of a sample; if not given: 20 of 128 tokens, 80 of 512, else that share"
 
@@ -72,15 +73,11 @@ class MaskedLM(TextTask[MaskedSettings]):
     headline = "sequences"
     observed_fields = ("sequence_length", "predictions", "accumulation")
     settings_type = MaskedSettings
-    recipe_fields = (*ADAM_FIELDS, "dropout")
-
-    def recipe_type(self, _model: str) -> type[MaskedRecipe]:
-        return MaskedRecipe
 
     def defaults(self, _model: str) -> Mapping[str, Any]:
-        return {**RECIPE, "sequence_length": 128, "epoch_samples": EPOCH_SEQUENCES}
+        return DEFAULTS
 
-    def complete(self, given: argparse.Namespace) -> None:
+    def complete(self, given: argparse.Namespace, _world_size: int) -> None:
         """Hide the usual number of words of the length."""
         given.predictions = given.predictions or usual_predictions(given.sequence_length)
 
@@ -136,10 +133,6 @@ class MaskedLM(TextTask[MaskedSettings]):
     def labels(self, _settings: MaskedSettings, batch: Sequence[Any]) -> tuple[Any, float]:
         words, weights = batch[4], batch[5]
         return words[weights > 0], LARGEST_SHARE
-
-    def decays(self, name: str) -> bool:
-        """Return whether it is no bias and no norm's weight."""
-        return not name.endswith((".bias", "norm.weight"))
 
     def check(self, settings: MaskedSettings) -> Check:
         return Check(

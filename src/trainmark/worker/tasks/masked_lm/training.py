@@ -35,19 +35,18 @@ class RecordFiles:
         self._given, self._settings = (source, settings), settings
         path = Path(source)
         paths = sorted(path.glob("*.tfrecord")) if path.is_dir() else [path]
-        # Of each file its path, its map, and the number of its first record; of each record its file, place and size.
-        self._files: list[tuple[Path, Any, int]] = []
-        self._places: list[tuple[int, int, int]] = []
+        # Of each record its file's path and map, its number there, its place and its size.
+        self._places: list[tuple[Path, Any, int, int, int]] = []
         if not paths:
             raise RunError(FAILED, f"{source} has no *.tfrecord")
-        for number, file in enumerate(paths):
+        for file in paths:
             try:
                 with file.open("rb") as opened:
                     mapped = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
             except (OSError, ValueError) as error:
                 raise RunError(FAILED, f"cannot read {file}: {error}") from error
-            self._files.append((file, mapped, len(self._places)))
-            self._places += [(number, at, size) for at, size in _records(mapped, file)]
+            places = enumerate(_records(mapped, file))
+            self._places += [(file, mapped, number, at, size) for number, (at, size) in places]
         self.sequences = len(self._places)
 
     def rows(self, numbers: Any) -> tuple[Any, ...]:
@@ -60,9 +59,8 @@ class RecordFiles:
         return RecordFiles, self._given
 
     def _row(self, number: int) -> tuple[Any, ...]:
-        index, start, size = self._places[number]
-        file, mapped, first = self._files[index]
-        where = f"record {number - first} of {file}"
+        file, mapped, within, start, size = self._places[number]
+        where = f"record {within} of {file}"
         own, vocabulary = self._settings, ARCHITECTURES[self._settings.model].vocabulary
         try:
             features = parse(mapped[start : start + size])

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from ...core.settings import ADAM, EPOCH, AdamRecipe, Flag, Recipe, Settings, positive
-from .architectures import ARCHITECTURES, Recommender
+from .architectures import ARCHITECTURES, Dlrm, Recommender
 
 # A gradient of a table has all of its rows, zeros where no sample looked one up, or is a list of those looked up.
 DENSE_GRADIENTS, SPARSE_GRADIENTS = "dense", "sparse"
@@ -16,7 +16,7 @@ VOCABULARY, EMBEDDING_WIDTH = 2_322_444, 16
 # That of DLPerf's scripts; no gradient is clipped.
 ADAM_RECIPE: Mapping[str, Any] = {
     **{"optimizer": ADAM, "second_momentum": 0.999, "epsilon": 1e-8},
-    **{"clip_norm": None, "warmup_updates": 0},
+    **{"learning_rate": 1e-3, "clip_norm": None, "warmup_updates": 0},
 }
 # That of MLPerf's reference; its rate is that of the authors' script for Criteo's terabyte (facebookresearch/dlrm),
 # whose batch is 2 048.
@@ -25,6 +25,7 @@ DLRM_RECIPE: Mapping[str, float] = {"learning_rate": 0.1, "momentum": 0.0, "drop
 DLRM_WIDTH = 128  # embeddings of ``dlrm`` as wide as MLPerf has them
 
 ROWS = "rows of each of Wide & Deep's tables, or of all of DLRM's tables"
+DROPOUT = Flag("share of values dropped after a hidden layer", float, 0.5)
 OF_ROWS = "of all rows, or only of looked-up rows; Adam then does not change the others"
 
 
@@ -34,14 +35,14 @@ class ClickRecipe(AdamRecipe):
 
     clip_norm: float | None
     warmup_updates: int
-    dropout: Annotated[float, Flag("share of values dropped after a hidden layer", float, 0.5)]
+    dropout: Annotated[float, DROPOUT]
 
 
 @dataclass(frozen=True)
 class DescentRecipe(Recipe):
     """Plain SGD, as MLPerf trains DLRM: nothing is dropped, and no table has moments beside it."""
 
-    dropout: float = 0.0
+    dropout: Annotated[float, DROPOUT] = 0.0
 
 
 @dataclass(frozen=True)
@@ -61,3 +62,14 @@ class ClickSettings(Settings):
     def description(self) -> Recommender:
         """Return what is trained."""
         return ARCHITECTURES[self.model].with_tables(self.vocabulary, self.embedding_width)
+
+
+def is_dlrm(model: str) -> bool:
+    """Return whether a model is DLRM, which has a recipe of its own."""
+    return isinstance(ARCHITECTURES.get(model), Dlrm)
+
+
+def defaults_of(model: str) -> Mapping[str, Any]:
+    """Return the recipe of Wide & Deep, or of DLRM."""
+    width = {"embedding_width": DLRM_WIDTH} if model == "dlrm" else {}
+    return {**ADAM_RECIPE, **DLRM_RECIPE, **width} if is_dlrm(model) else ADAM_RECIPE

@@ -14,17 +14,9 @@ from ...core.recipe_checks import binary_cross_entropy
 from ...core.settings import AdamRecipe, Recipe
 from ...core.task import Arrays, Check, PlainLoss, Task, Verified
 from ..products import check_types, describe_logits, describe_products
-from .architectures import ARCHITECTURES, CATEGORIES, Dlrm
+from .architectures import ARCHITECTURES, CATEGORIES
 from .records import Batch, made_up, mirrored
-from .settings import (
-    ADAM_RECIPE,
-    DLRM_RECIPE,
-    DLRM_WIDTH,
-    SPARSE_GRADIENTS,
-    ClickRecipe,
-    ClickSettings,
-    DescentRecipe,
-)
+from .settings import SPARSE_GRADIENTS, ClickRecipe, ClickSettings, DescentRecipe, defaults_of, is_dlrm
 
 LEFT = 0.05  # the published Adam leaves hardly a row where it is; a lazy one all that no rank looks up
 
@@ -40,30 +32,22 @@ class Recommendation(Task[ClickSettings]):
     headline = "samples"
     settings_type = ClickSettings
     observed_fields = ("vocabulary", "embedding_width", "table_gradients")
-    recipe_fields = ("second_momentum", "epsilon", "dropout")
 
     def defaults(self, model: str) -> Mapping[str, Any]:
-        """Return the recipe of Wide & Deep, or of DLRM where that is trained."""
-        if not _is_dlrm(model):
-            return ADAM_RECIPE
-        return ADAM_RECIPE | DLRM_RECIPE | ({"embedding_width": DLRM_WIDTH} if model == "dlrm" else {})
+        return defaults_of(model)
 
     def recipe_type(self, model: str) -> type[Recipe]:
-        return DescentRecipe if _is_dlrm(model) else ClickRecipe
-
-    def learning_rate(self, _global_batch: int) -> float:
-        """Return that of DLPerf's scripts."""
-        return 1e-3
+        return DescentRecipe if is_dlrm(model) else ClickRecipe
 
     def refuse(self, settings: ClickSettings) -> None:
         """Refuse tables without a row for each field, what no model has, and tables that this host cannot hold."""
-        recipe, model, is_dlrm, reason = settings.recipe, settings.model, _is_dlrm(settings.model), None
+        recipe, model, sgd, reason = settings.recipe, settings.model, is_dlrm(settings.model), None
         if settings.vocabulary < CATEGORIES:
             rows = f"a vocabulary of {settings.vocabulary}"
             reason = f"{rows} has no row for each of the {CATEGORIES} categorical fields"
-        elif is_dlrm and (recipe.momentum or recipe.weight_decay or recipe.dropout):
+        elif sgd and (recipe.momentum or recipe.weight_decay or recipe.dropout):
             reason = f"{model} is trained by SGD without momentum, weight decay or dropout here"
-        elif not is_dlrm and recipe.weight_decay:
+        elif not sgd and recipe.weight_decay:
             reason = f"{model} is trained by Adam, which has no weight decay here"
         if reason is not None:
             raise RunError(UNSUPPORTED, reason)
@@ -153,10 +137,6 @@ class Recommendation(Task[ClickSettings]):
             outputs=describe_logits,
             other=lambda batch: mirrored(Batch(*batch), settings.vocabulary),
         )
-
-
-def _is_dlrm(model: str) -> bool:
-    return isinstance(ARCHITECTURES.get(model), Dlrm)
 
 
 def _table_bytes(own: ClickSettings) -> tuple[int, str]:

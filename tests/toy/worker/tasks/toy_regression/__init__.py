@@ -26,10 +26,7 @@ class ToyRegression(Task):
     settings_type = ToySettings
 
     def defaults(self, _model: str) -> Mapping[str, Any]:
-        return {"epoch_samples": 1000}
-
-    def learning_rate(self, _global_batch: int) -> float:
-        return 0.05
+        return {"learning_rate": 0.05, "epoch_samples": 1000}
 
     def work(self, settings: ToySettings, samples: int) -> dict[str, int]:
         return {"values": samples * settings.features, "samples": samples}
