@@ -10,9 +10,8 @@ from .task import Task
 
 PACKAGE = (__package__ or "").rpartition(".")[0]  # the worker's, by the name under which it was loaded
 TASKS, BACKENDS, MODELS = "tasks", "backends", "models"
-_failed: dict[
-    tuple[str, ...], RunError
-] = {}  # by module: a second import would fail in another way than the first
+# By module: a second import would fail in another way than the first.
+_failed: dict[tuple[str, ...], RunError] = {}
 
 
 def framework_names() -> list[str]:

@@ -77,10 +77,9 @@ def data_path(text: str) -> str:
 
 # What a type of flags has besides in ``add_argument``.
 OF_TYPES: Mapping[Any, Mapping[str, Any]] = {
-    **{positive: {"metavar": "N"}, count: {"metavar": "N"}},
-    **{file_path: {"metavar": "FILE"}, norm: {"metavar": "LENGTH"}},
+    positive: {"metavar": "N"}, count: {"metavar": "N"}, file_path: {"metavar": "FILE"}, norm: {"metavar": "LENGTH"},
     truth: {"nargs": "?", "const": True, "metavar": "true|false"},
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -32,15 +32,9 @@ class LanguageSettings(Settings):
 EPOCH_SEQUENCES = 8_823_000
 # Those of nanoGPT's bench.py.
 DEFAULTS = {
-    **{
-        "optimizer": ADAMW,
-        "second_momentum": 0.95,
-        "epsilon": 1e-8,
-        "learning_rate": 1e-4,
-        "weight_decay": 0.01,
-    },
-    **{"sequence_length": 1024, "epoch_samples": EPOCH_SEQUENCES},
-}
+    "optimizer": ADAMW, "second_momentum": 0.95, "epsilon": 1e-8, "learning_rate": 1e-4, "weight_decay": 0.01,
+    "sequence_length": 1024, "epoch_samples": EPOCH_SEQUENCES,
+}  # fmt: skip
 # Where it is another than GPT-2's: that of torchtitan's configurations of Llama 3 (``llama3_8b.toml``).
 LLAMA_RECIPE = {"learning_rate": 3e-4, "weight_decay": 0.1, "clip_norm": 1.0, "warmup_updates": 200}
 # ``ddp``: each rank has the whole model. ``fsdp2``: the ranks share weights, gradients and the optimizer's state.
@@ -56,10 +50,7 @@ PACKED = "documents: documents of unlike lengths in each sequence, which do not 
 
 @dataclass(frozen=True)
 class CausalSettings(LanguageSettings):
-    """``parallel``: the ranks' share of the model; ``activation_checkpointing``: the part that is recomputed.
-
-    ``packing``: whether sequences are cut from one stream of tokens, or packed with whole documents.
-    """
+    """The settings of a run of causal language modelling."""
 
     parallel: Annotated[str, Flag(SHARE, (DDP, FSDP2), DDP)]
     activation_checkpointing: Annotated[str, Flag(AGAIN, KINDS, NO_CHECKPOINTING)]

@@ -8,9 +8,9 @@ from ...core.settings import EPOCH, Flag, Recipe, Settings, positive, truth
 IMAGENET_IMAGES = 1_281_167  # the training images of ImageNet-1k: the epoch of synthetic data
 # That of NVIDIA's PyTorch ConvNets (DGX1_RN50_AMP_90E.sh).
 RECIPE = {
-    **{"momentum": 0.875, "weight_decay": 3.0517578125e-05},
-    **{"schedule": "cosine", "epochs": 90, "warmup_epochs": 8},
-}
+    "momentum": 0.875, "weight_decay": 3.0517578125e-05,
+    "schedule": "cosine", "epochs": 90, "warmup_epochs": 8,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -29,10 +29,10 @@ class MaskedRecipe(AdamRecipe):
 
 # With the recipe of BERT's pre-training.
 DEFAULTS = {
-    **{"sequence_length": 128, "epoch_samples": EPOCH_SEQUENCES},
-    **{"second_momentum": 0.999, "epsilon": 1e-6, "weight_decay": 0.01, "clip_norm": 1.0},
-    **{"learning_rate": 1e-4, "schedule": "linear", "epochs": 40, "warmup_updates": 10_000},
-}
+    "sequence_length": 128, "epoch_samples": EPOCH_SEQUENCES,
+    "second_momentum": 0.999, "epsilon": 1e-6, "weight_decay": 0.01, "clip_norm": 1.0,
+    "learning_rate": 1e-4, "schedule": "linear", "epochs": 40, "warmup_updates": 10_000,
+}  # fmt: skip
 HIDDEN = "hidden words of a sample; if not given: 20 of 128 tokens, 80 of 512, else that share"
 
 

@@ -15,9 +15,9 @@ EPOCH_SAMPLES = 36_672_493
 VOCABULARY, EMBEDDING_WIDTH = 2_322_444, 16
 # That of DLPerf's scripts; no gradient is clipped.
 ADAM_RECIPE: Mapping[str, Any] = {
-    **{"optimizer": ADAM, "second_momentum": 0.999, "epsilon": 1e-8},
-    **{"learning_rate": 1e-3, "clip_norm": None, "warmup_updates": 0},
-}
+    "optimizer": ADAM, "second_momentum": 0.999, "epsilon": 1e-8,
+    "learning_rate": 1e-3, "clip_norm": None, "warmup_updates": 0,
+}  # fmt: skip
 # That of MLPerf's reference; its rate is that of the authors' script for Criteo's terabyte (facebookresearch/dlrm),
 # whose batch is 2 048.
 DLRM_RECIPE: Mapping[str, float] = {"learning_rate": 0.1, "momentum": 0.0, "dropout": 0.0}
@@ -47,10 +47,7 @@ class DescentRecipe(Recipe):
 
 @dataclass(frozen=True)
 class ClickSettings(Settings):
-    """``vocabulary``: rows of each of Wide & Deep's tables, or of all of DLRM's; ``embedding_width``: of the deep rows.
-
-    ``table_gradients``: whether a table's gradient has all of its rows or those that were looked up.
-    """
+    """The settings of a run of recommendation."""
 
     epoch_samples: Annotated[int, Flag(EPOCH, positive, EPOCH_SAMPLES)]
     vocabulary: Annotated[int, Flag(ROWS, positive, VOCABULARY)]
