@@ -42,15 +42,13 @@ LOST_PEER = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 
-Tell = Callable[[BaseException, "re.Match[str]"], RunError]
-
 
 class Known(NamedTuple):
     """A failure that is known: an exception of one of ``kinds`` whose text ``pattern`` finds, and what it means."""
 
     kinds: tuple[type[BaseException], ...]
     pattern: Pattern[str]
-    tell: Tell
+    tell: Callable[[BaseException, "re.Match[str]"], RunError]
 
 
 def classify(error: BaseException, failures: Sequence[Known]) -> RunError | None:

@@ -43,14 +43,11 @@ class Place(NamedTuple):
             probe.connect((others[0], 9))
             return str(probe.getsockname()[0])
 
-    def port_of(self, rank: int) -> int:
-        """Return a port of the rank's own, behind the rendezvous port and those that schedulers and servers use."""
-        assert self.port is not None
-        return self.port + RESERVED_PORTS + rank
-
     def endpoints(self) -> list[str]:
-        """Return each rank's own address and port, by rank."""
-        return [f"{self.address_of(rank)}:{self.port_of(rank)}" for rank in range(self.world_size)]
+        """Return each rank's own address and port, behind those that schedulers and servers use, by rank."""
+        assert self.port is not None
+        first = self.port + RESERVED_PORTS
+        return [f"{self.address_of(rank)}:{first + rank}" for rank in range(self.world_size)]
 
     @property
     def distributed(self) -> bool:

@@ -209,7 +209,8 @@ class ImageClassification(Task[ImageSettings]):
         return Check(
             shapes=ARCHITECTURES[settings.model].shapes(classes),
             inputs=("images", "labels"),
-            statistic=batch_statistic,
+            # The batch's mean or variance that moved a running one.
+            statistic=lambda before, after: (after - NORM_MOMENTUM * before) / (1 - NORM_MOMENTUM),
             facts={"classes": classes},
             layers=_convolutions,
             outputs=describe_logits,
@@ -217,11 +218,6 @@ class ImageClassification(Task[ImageSettings]):
                 "pre_activations": pre_activations(settings.model, observed.operations, weights)
             },
         )
-
-
-def batch_statistic(before: Any, after: Any) -> Any:
-    """Return the batch's mean or variance that moved a running one with a momentum of 0.9."""
-    return (after - NORM_MOMENTUM * before) / (1 - NORM_MOMENTUM)
 
 
 def _convolutions(observed: Observation) -> dict[str, Any]:
