@@ -36,6 +36,33 @@ def test_two_shifts_are_both_found() -> None:
     assert [round(step.index / 20) for step in find_changes(values).steps] == [1, 2]
 
 
+@pytest.mark.parametrize(
+    "levels",
+    [
+        [(0, 12), (-0.2, 6), (0, 8)],
+        [(0, 10), (0.2, 12), (0, 6)],
+        [(0, 12), (-0.1, 12), (-0.2, 12)],
+        [(0, 8), (-0.2, 6), (0, 8), (-0.2, 6)],
+    ],
+    ids=["repaired", "reverted", "two falls", "twice"],
+)
+def test_shifts_that_hide_each_other_are_found(levels: list[tuple[float, int]]) -> None:
+    values = np.concatenate([np.full(count, level) for level, count in levels])
+    places = np.cumsum([count for _, count in levels])[:-1].tolist()
+
+    steps = find_changes(values + independent(2)[: values.size]).steps
+
+    assert [step.index for step in steps] == places
+    assert all(step.confirmed for step in steps)
+
+
+def test_a_steep_drift_is_no_staircase() -> None:
+    drift = -0.1 * np.arange(20) / 20
+    found = [find_changes(drift + independent(seed)[:20]).steps for seed in range(40)]
+
+    assert sum(any(step.confirmed for step in steps) for steps in found) <= 2
+
+
 def test_spikes_are_marked_and_are_no_change() -> None:
     values = independent(3)
     values[[10, 30, 50]] -= 0.3
@@ -125,6 +152,14 @@ def test_changes_below_the_least_do_not_count() -> None:
 
     assert find_changes(values).steps == ()
     assert len(find_changes(values, least=0.005).steps) == 1
+
+
+def test_a_fall_is_compared_with_the_least_as_a_part_of_the_rate_before() -> None:
+    values = independent(12, 0.001)
+    values[30:] += np.log1p(-0.185)
+
+    assert find_changes(values, least=0.2).steps == ()
+    assert len(find_changes(values, least=0.18).steps) == 1
 
 
 @settings(max_examples=60, deadline=None)

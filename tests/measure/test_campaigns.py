@@ -126,6 +126,24 @@ def test_a_change_within_the_margin_is_none() -> None:
     assert called(other, [one], within=0.03) == [False] * 4
 
 
+@pytest.mark.parametrize(
+    ("factor", "within", "expected"),
+    [
+        (0.952, 0.05, False),
+        (0.948, 0.05, True),
+        (1.048, 0.05, False),
+        (1.052, 0.05, True),
+        (0.001, 1.0, False),
+    ],
+)
+def test_a_margin_is_a_part_of_the_baseline_in_both_directions(
+    factor: float, within: float, expected: bool
+) -> None:
+    random = np.random.default_rng(3)
+    (one,), (other,) = campaign(random, [0.0], 1e-5), campaign(random, [math.log(factor)], 1e-5)
+    assert called([other], [[one]], within=within) == [expected]
+
+
 def test_one_baseline_gives_the_interval_of_a_ratio() -> None:
     random = np.random.default_rng(5)
     for runs in (3, 5, 8):

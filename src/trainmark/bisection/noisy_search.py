@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 import numpy as np
 
 from trainmark.bisection.posterior import GOOD, Array, Contrast, Run, contrast, posterior
+from trainmark.measure.statistics import log_margin
 from trainmark.schema.bisection import Bisection, Ending, MeasuredRun, Skipped, Verdict
 
 CONFIDENCE = 0.98
@@ -39,7 +40,7 @@ class Search:
     ) -> None:
         self.state = state
         self.confidence = confidence
-        self.least = math.log1p(least)
+        self.least = least
         self.most_runs = most_runs
 
     @property
@@ -123,7 +124,9 @@ class Search:
 
     def _is_certain(self) -> bool:
         found = self.difference()
-        return found is not None and found.score >= _CERTAIN and abs(found.size) >= self.least
+        if found is None or found.score < _CERTAIN:
+            return False
+        return abs(found.size) >= log_margin(self.least, rises=found.size > 0)
 
     def _next_end(self) -> int | None:
         """Return good or bad if it is to be run next, because their difference is not certain (any more)."""

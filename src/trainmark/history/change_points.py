@@ -8,17 +8,22 @@ each machine, and its t-value is divided by what the correlation of neighbours a
   straight line is fitted as well: a drift is no step;
 * or, where a line explains more than the step does (``T_TREND``), if the step next to the line exceeds ``T_NEXT``.
 
-Both sides of a change are then searched again. Spikes are replaced by the median of their neighbours before, unless
-they are so many that they are a second level. ``benchmarks/history.py`` has the simulation that chose the constants.
+Both sides of a change are then searched again. If there is none, steps may hide each other (a fall and its repair, or
+two falls): the series is partitioned, and each step is judged between its neighbours (``_hidden``). Spikes are replaced
+by the median of their neighbours before, unless they are so many that they are a second level.
+``benchmarks/history.py`` has the simulation that chose the constants.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+
+from trainmark.measure.statistics import log_margin
 
 Array = NDArray[np.float64]
 
@@ -38,6 +43,11 @@ _SMALLEST_SPIKE = 0.002
 _MOST_CORRELATION = 0.9
 _LOCATION = 7.0
 """A place whose squared t-value is smaller by less than this may be the true one as well."""
+_PENALTY = 6.0
+_CLEAR = 4.0
+"""A step that only its neighbours show is at least so many times the noise between results."""
+_OF_A_LINE = 0.25
+"""Such steps leave at most this part of the squared residuals that a straight line leaves."""
 _NOTHING = 1e-24
 """The sum of squares of what is only the rounding of numbers."""
 _TWO_LEVELS = 4.0
@@ -54,6 +64,10 @@ class Step:
     size: float
     score: float
     confirmed: bool = True
+
+    def moved(self, by: int) -> "Step":
+        """Return the step in a series that starts ``by`` results earlier."""
+        return replace(self, index=self.index + by, earliest=self.earliest + by, latest=self.latest + by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +96,9 @@ def find_changes(
     on_level = series - _machine_levels(series, factor)
     spikes = _spikes(on_level)
     clean = np.where(spikes, _running_median(on_level) + (series - on_level), series)
-    steps = sorted(_split(clean, factor, 0, math.log1p(least)), key=lambda step: step.index)
+    steps = sorted(_split(clean, factor, 0, least), key=lambda step: step.index)
     levels = _levels(clean, factor, [step.index for step in steps])
-    late = _unconfirmed(series, levels, steps, math.log1p(least))
+    late = _unconfirmed(series, levels, steps, least)
     rest = clean - levels
     degrees = max(1, series.size - len(steps) - len(set(factor.tolist())))
     spread = float(np.sqrt((rest @ rest) / degrees))
@@ -108,12 +122,50 @@ def find_changes(
 def _split(series: Array, factor: NDArray[np.int64], offset: int, least: float) -> list[Step]:
     """Return the steps of a part of the series, by splitting it at its clearest one."""
     step = _clearest(series, factor, least)
-    if step is None:
-        return []
-    at = step.index
-    moved = Step(at + offset, step.earliest + offset, step.latest + offset, step.size, step.score)
-    left = _split(series[:at], _comparable(factor[:at]), offset, least)
-    return [*left, moved, *_split(series[at:], _comparable(factor[at:]), offset + at, least)]
+    steps = _hidden(series, factor, least) if step is None else [step]
+    found, places = [], [0, *(step.index for step in steps), series.size]
+    for start, end in pairwise(places if steps else ()):
+        found += _split(series[start:end], _comparable(factor[start:end]), offset + start, least)
+    return [*found, *(step.moved(offset) for step in steps)]
+
+
+def _hidden(series: Array, factor: NDArray[np.int64], least: float) -> list[Step]:
+    """Return steps that hide each other from the search for one: each is judged between its neighbours.
+
+    The places are those of the least squared residuals with a penalty for each place (Jackson and others, "An algorithm
+    for optimal partitioning of data on an interval", 2005).
+    """
+    rest = series - _machine_levels(series, factor)
+    places = _partition(rest)
+    found: list[Step] = []
+    for start, at, end in zip([0, *places], places, [*places[1:], series.size], strict=False):
+        step = _clearest(series[start:end], _comparable(factor[start:end]), least)
+        noise = np.concatenate([part - part.mean() for part in (rest[start:at], rest[at:end])])
+        if step is not None and abs(step.size) > _CLEAR * float(noise.std()):
+            found.append(step.moved(start))
+    left = rest - _levels(rest, np.zeros_like(factor), [step.index for step in found])
+    line = np.polynomial.Polynomial.fit(np.arange(rest.size), rest, 1)(np.arange(rest.size))
+    # A drift is a staircase too.
+    return found if left @ left < _OF_A_LINE * float((rest - line) @ (rest - line)) else []
+
+
+def _partition(rest: Array) -> list[int]:
+    """Return the places between parts of ``LEAST_AFTER`` results or more."""
+    sums, squares = (np.concatenate([[0.0], np.cumsum(one)]) for one in (rest, rest**2))
+    scale = max(1.4826 * float(np.median(np.abs(np.diff(rest)))) / math.sqrt(2), _SMALLEST_SPIKE)
+    penalty = _PENALTY * scale**2 * math.log(rest.size)
+    costs = np.full(rest.size + 1, math.inf)
+    costs[0], last = -penalty, np.zeros(rest.size + 1, dtype=np.int64)
+    for end in range(LEAST_AFTER, rest.size + 1):
+        starts = np.arange(end - LEAST_AFTER + 1)
+        inner = squares[end] - squares[starts] - (sums[end] - sums[starts]) ** 2 / (end - starts)
+        totals = costs[starts] + inner + penalty
+        last[end] = int(np.argmin(totals))
+        costs[end] = totals[last[end]]
+    places, end = [], rest.size
+    while (end := int(last[end])) > 0:
+        places.append(end)
+    return places[::-1]
 
 
 def _clearest(series: Array, factor: NDArray[np.int64], least: float) -> Step | None:
@@ -142,7 +194,7 @@ def _clearest(series: Array, factor: NDArray[np.int64], least: float) -> Step | 
             _normal(scores[best] / wider, degrees) > T_STEP
             and _normal(_at(with_line, int(places[best])) / wider, degrees) > T_WITH_TREND
         )
-    if not found or abs(sizes[best]) < least:
+    if not found or abs(sizes[best]) < log_margin(least, rises=bool(sizes[best] > 0)):
         return None
     best = _refined(places, scores, best)
     if not LEAST_AFTER <= places[best] <= series.size - LEAST_AFTER:
@@ -313,7 +365,8 @@ def _unconfirmed(series: Array, levels: Array, steps: Sequence[Step], least: flo
         scale = max(1.4826 * float(np.median(np.abs(before - middle))), 1e-6)
         size = float(np.median(after)) - middle
         score = abs(size) / (scale * math.sqrt(1 / count + 1 / before.size))
-        if np.all((after - middle) * np.sign(size) > least) and score > T_UNCONFIRMED:
+        margin = log_margin(least, rises=size > 0)
+        if np.all((after - middle) * np.sign(size) > margin) and score > T_UNCONFIRMED:
             at = series.size - count
             found.append(Step(at, at, at, size, score, confirmed=False))
     return sorted(found, key=lambda step: -step.score)[:1]

@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainmark.measure.run_correlation import inflation
-from trainmark.measure.statistics import CONFIDENCE, student_t
+from trainmark.measure.statistics import CONFIDENCE, log_margin, student_t
 from trainmark.schema.comparison import CampaignVariation
 from trainmark.schema.measurement import Estimate, Interval, IntervalMethod, Ratio
 
@@ -157,7 +157,7 @@ def _p_value(found: Contrast, variation: CampaignVariation | None, within: float
     """Return the two-sided p-value of a difference beyond ``within`` and beyond the common effect's margin."""
     from scipy import special
 
-    beyond = abs(found.value) - math.log1p(within)
+    beyond = abs(found.value) - log_margin(within, rises=found.value > 0)
     if beyond <= 0:
         return 1.0
     variance, freedom = _total(found.down if found.value > 0 else found.up, found.campaigns, variation)
@@ -216,7 +216,7 @@ def _moderated_p_value(found: Contrast, prior: TableVariance, within: float) -> 
     """Return the two-sided p-value of a difference beyond ``within``, by the case's and the table's variance."""
     from scipy import special
 
-    beyond = abs(found.value) - math.log1p(within)
+    beyond = abs(found.value) - log_margin(within, rises=found.value > 0)
     if beyond <= 0:
         return 1.0
     error, freedom = found.down if found.value > 0 else found.up

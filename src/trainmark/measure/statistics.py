@@ -149,6 +149,13 @@ def scaled(value: Ratio, factor: float) -> Ratio:
     return value.model_copy(update={"value": value.value * factor, "interval": interval})
 
 
+def log_margin(share: float, *, rises: bool) -> float:
+    """Return how far a rate that rises, or falls, by ``share`` of itself moves on logarithms."""
+    if rises:
+        return math.log1p(share)
+    return -math.log1p(-share) if share < 1 else math.inf
+
+
 def expected_half_width(spread: float, n: int) -> float:
     """Return the half width expected of ``n`` runs (at least 3); ``spread`` is their logarithms' standard deviation.
 
