@@ -29,9 +29,12 @@ _TAGGED = (
     "ngc-pytorch-convnets+ranks",
     "ngc-pytorch-convnets+docker",
     "paddleclas+docker",
+    "paddleclas+collector",
+    "ngc-pytorch-convnets+escapes",
 )
 """``+mpirun`` is the same log with mpirun's time stamp and tag before each line, ``+ranks`` that of several ranks in
-turn, ``+docker`` that in the JSON objects of a container; the Transformer's has colours."""
+turn, ``+docker`` that in the JSON objects of a container, ``+escapes`` the same with two escapes in each text, and
+``+collector`` that in the objects of a logger; the Transformer's has colours."""
 _RANKS = 8
 _IN_BLOCKS = (
     "ngc-pytorch-convnets",
@@ -139,8 +142,12 @@ def _tagged(line: bytes, tags: str) -> list[bytes]:
     """Return a line as mpirun prints it, that of one rank or of each of several; as it is without ``tags``."""
     if not tags or not line:
         return [line]
-    if tags == "docker":
-        return [b'{"log":"%s\\n","stream":"stdout","time":"2026-05-14T09:12:33.123456789Z"}' % line]
+    if tags in ("docker", "escapes"):
+        text = b"\\u003cA\\u003e " + line if tags == "escapes" else line
+        return [b'{"log":"%s\\n","stream":"stdout","time":"2026-05-14T09:12:33.123456789Z"}' % text]
+    if tags == "collector":
+        end = b'"level": "info", "logger": "train", "timestamp": "2026-05-14T09:12:33.123456Z"}'
+        return [b'{"event": "train", "message": "%s", %s' % (line, end)]
     return [b"[1,%d]<stdout>:" % rank + line for rank in range(_RANKS)] if tags == "ranks" else [_TAG + line]
 
 

@@ -109,13 +109,7 @@ class Characters:
 
     def line_ends(self) -> Ints:
         """Return the end of each line, after its ``\\n``."""
-        newlines = self.single[: len(self.single) // 8 * 8] == _NEWLINE  # the padding has none
-        words = newlines.view("<u8")
-        at = np.flatnonzero(words != 0)
-        lines = words[at]
-        if (lines & (lines - _ONE)).any():  # two in eight characters
-            return np.flatnonzero(newlines) + 1
-        return 8 * at + _bytes_below(lines) + 1
+        return places(self.single[: len(self.single) // 8 * 8] == _NEWLINE) + 1  # the padding has none
 
     def before_point(self, starts: Ints) -> Ints:
         """Return the number of characters before the first point after each of ``starts``; 8 if there is none."""
@@ -267,6 +261,16 @@ def _seconds_of_day(words: Words) -> Ints:
 def first_bytes(counts: Ints) -> Words:
     """Return words whose first ``counts`` bytes are all ones: none below 1, eight above 8."""
     return np.take(_FIRST_BYTES, counts, mode="clip")
+
+
+def places(found: NDArray[np.bool_]) -> Ints:
+    """Return where ``found``, a multiple of eight values, is true; fast for values that are seldom true."""
+    words = found.view("<u8")
+    at = np.flatnonzero(words != 0)
+    some = words[at]
+    if (some & (some - _ONE)).any():  # two in eight
+        return np.flatnonzero(found)
+    return 8 * at + _bytes_below(some)
 
 
 def _bytes_below(bits: Words) -> Ints:

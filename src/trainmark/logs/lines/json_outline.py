@@ -10,53 +10,65 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from trainmark.logs.lines.digits import Bytes, Characters, Ints
+from trainmark.logs.lines.digits import Ints
+from trainmark.logs.lines.json_page import NEWLINE, Flags, Page
 
 _STRING = re.compile(rb'"((?:[^"\\]|\\.)*)"(?=(\s*:)?)')
-_SCALAR = re.compile(rb"(?<=[:,\[\s])(?:-?\d[-+.\deE]*|true|false|null)(?=[,\]}\s])")
+SCALAR = re.compile(rb"(?<=[:,\[\s])(?:-?\d[-+.\deE]*|true|false|null)(?=[,\]}\s])")
 _ANY_SCALAR = rb"(?:-?(?:0|[1-9]\d{0,30})(?:\.\d+)?(?:[eE][-+]?\d+)?|true|false|null)"
-_FIRST_PRINTED = 0x20
-"""JSON allows no character below this one, a tab for example, in a string."""
-_NEWLINE, _QUOTE, _BACKSLASH = b'\n"\\'
-_ESCAPED_LINE_END = rb"\n"
-_MOSTLY = 0.5
-"""Least share of the lines that have the outline; fewer are decoded faster without it."""
 
-Flags = NDArray[np.bool_]
+Spans = tuple[Ints, Ints]
+"""The first characters of strings, and those after their last."""
 
 
 class Strings(NamedTuple):
-    """The first and the last characters of the text, and of the time if it is wanted, in lines of one outline.
+    """The text, and the time if it is wanted, in lines that are objects; ``lines`` are their numbers, which rise.
 
-    ``lines`` are the numbers of these lines, ``starts`` the first characters of all lines and the end of the last.
-    ``is_plain``: the text has no escape but that of the line end that it may have, which ``ends_line`` shows.
+    ``quotes`` and ``controls`` are how many of them a line has: quotes that no backslash escapes, and characters below
+    the printed ones. ``has_parts`` shows the objects of Docker, which writes a line in parts.
     """
 
     lines: Ints
-    starts: Ints
-    texts: tuple[Ints, Ints]
-    times: tuple[Ints, Ints] | None
-    is_plain: Flags
-    ends_line: Flags
+    texts: Spans
+    times: Spans | None
+    quotes: Ints
+    controls: Ints
+    has_parts: Flags
 
-    @property
-    def total(self) -> int:
-        """The number of all lines."""
-        return len(self.starts) - 1
+    @classmethod
+    def alike(
+        cls, lines: Ints, texts: Spans, times: Spans | None, quotes: int, controls: int, has_parts: bool
+    ) -> "Strings":
+        """Return the strings of lines that have the same numbers of quotes and controls."""
+        size = len(lines)
+        numbers = np.full(size, quotes), np.full(size, controls)
+        return cls(lines, texts, times, *numbers, np.full(size, has_parts))
+
+    def some(self, chosen: Flags | Ints) -> "Strings":
+        """Return those of the ``chosen`` lines."""
+        texts, times = _some(self.texts, chosen), self.times and _some(self.times, chosen)
+        numbers = self.quotes[chosen], self.controls[chosen]
+        return Strings(self.lines[chosen], texts, times, *numbers, self.has_parts[chosen])
+
+
+def _some(spans: Spans, chosen: Flags | Ints) -> Spans:
+    return spans[0][chosen], spans[1][chosen]
 
 
 class Outline(NamedTuple):
-    """The text around the values that are strings, their places among the quotes, and which are text and time."""
+    """The text around the values that are strings, their places among the quotes, and which are text and time.
+
+    ``spans`` are those of the values in the line that has shown the outline.
+    """
 
     around: tuple[bytes, ...]
+    spans: tuple[tuple[int, int], ...]
     opens: tuple[int, ...]
     quotes: int
     text: int
     time: int | None
     has_parts: bool
-    """Whether the objects are Docker's, which writes a line in parts."""
 
     @classmethod
     def of(cls, line: bytes, key: str, times: Sequence[str]) -> "Outline | None":
@@ -68,79 +80,51 @@ class Outline(NamedTuple):
         values = [number for number, string in enumerate(found) if string[2] is None]
         if any(b"\\" in string[1] for string in found if string[2] is not None):
             return None
-        spans = [found[number].span(1) for number in values]
+        spans = tuple(found[number].span(1) for number in values)
         bounds = [0, *(place for span in spans for place in span), len(line)]
         around = tuple(line[bounds[at] : bounds[at + 1]] for at in range(0, len(bounds), 2))
         try:
             numbered = json.loads(b"".join(_alternate(around, [b"%d" % at for at in range(len(values))])))
         except ValueError:
             return None
-        places = {name: int(value) for name, value in _items(numbered) if isinstance(value, str)}
-        if key not in places:
+        numbers = {name: int(value) for name, value in _items(numbered) if isinstance(value, str)}
+        if key not in numbers:
             return None
-        time = next((places[name] for name in times if name in places), None)
+        time = next((numbers[name] for name in times if name in numbers), None)
         has_parts = "stream" in numbered and "time" in numbered
         opens = tuple(2 * number for number in values)
-        return cls(around, opens, 2 * len(found), places[key], time, has_parts)
+        return cls(around, spans, opens, 2 * len(found), numbers[key], time, has_parts)
 
-    def find(self, text: bytes) -> Strings | None:
-        """Return the strings of the lines in ``text``, which is UTF-8, that have this outline; None if few have it."""
-        characters = Characters.of(text)
-        single = characters.single[: len(text)]
-        breaks = np.flatnonzero(single < _FIRST_PRINTED)
-        is_end = single[breaks] == _NEWLINE
-        ends = breaks[is_end] + 1
-        escapes = _escapes(single)
-        quotes = np.flatnonzero(single == _QUOTE)
-        if (escaped := escapes[single[escapes + 1] == _QUOTE]).size:
-            quotes = np.setdiff1d(quotes, escaped + 1, assume_unique=True)
-        starts = np.concatenate(([0], ends))
-        rows = quotes.reshape(-1, self.quotes) if len(quotes) == self.quotes * len(ends) else quotes[:0]
-        lines = np.arange(len(ends))
-        if not (
-            is_end.all() and len(rows) and (rows[:, 0] >= starts[:-1]).all() and (rows[:, -1] < ends).all()
-        ):
-            counts = _counts(quotes, ends)
-            is_alike = counts == self.quotes
-            is_alike[np.searchsorted(ends, breaks[~is_end], side="right")] = False
-            lines, rows = lines[is_alike], quotes[np.repeat(is_alike, counts)].reshape(-1, self.quotes)
-        fits = self._fits(text, characters, rows, starts, lines)
-        if not fits.all():
-            lines, rows = lines[fits], rows[fits]
-        begins, stops = self._value(rows, self.text)
-        own = np.searchsorted(escapes, stops) - np.searchsorted(escapes, begins)
-        is_whole = (own == _counts(escapes, ends)[lines]) if own.sum() < len(escapes) else own >= 0
-        if np.count_nonzero(is_whole) < max(1, _MOSTLY * len(ends)):
-            return None
-        ends_line = (own == 1) & (stops - begins > 1) & characters.have(_ESCAPED_LINE_END, stops - 2)
-        times = None if self.time is None else self._value(rows[is_whole], self.time)
-        return Strings(
-            lines[is_whole],
-            starts,
-            (begins[is_whole], stops[is_whole]),
-            times,
-            ((own == 0) | ends_line)[is_whole],
-            ends_line[is_whole],
-        )
+    def find(self, page: Page) -> Strings:
+        """Return the strings of the lines of ``page`` that have this outline."""
+        counts = page.counts(page.quotes)
+        is_alike = counts == self.quotes
+        is_alike[page.line_of(page.controls[page.single[page.controls] != NEWLINE])] = False
+        lines = np.flatnonzero(is_alike)
+        rows = page.quotes[np.repeat(is_alike, counts)].reshape(-1, self.quotes)
+        fits = self._fits(page, rows, lines)
+        lines, rows = lines[fits], rows[fits]
+        times = None if self.time is None else self._value(rows, self.time)
+        return Strings.alike(lines, self._value(rows, self.text), times, self.quotes, 1, self.has_parts)
 
-    def _value(self, rows: Ints, number: int) -> tuple[Ints, Ints]:
+    def _value(self, rows: Ints, number: int) -> Spans:
         place = self.opens[number]
         begins: Ints = rows[:, place] + 1
         return begins, rows[:, place + 1]
 
-    def _fits(self, text: bytes, characters: Characters, rows: Ints, starts: Ints, lines: Ints) -> Flags:
+    def _fits(self, page: Page, rows: Ints, lines: Ints) -> Flags:
         """Return which ``lines``, with quotes at ``rows``, have this outline's text around their values."""
         fits = np.ones(len(lines), np.bool_)
-        begins = starts[lines]
+        begins = page.starts[lines]
         for number, around in enumerate(self.around):
             is_last = number == len(self.opens)
-            stops = starts[lines + 1] if is_last else rows[:, self.opens[number]] + 1
+            stops = page.ends[lines] if is_last else rows[:, self.opens[number]] + 1
             equal = stops - begins == len(around)
-            equal[equal] = characters.have(around, begins[equal])
-            if not equal.all() and _SCALAR.search(around):
+            equal[equal] = page.characters.have(around, begins[equal])
+            if not equal.all() and SCALAR.search(around):
                 others = np.flatnonzero(~equal & fits)
                 words = [
-                    text[begin:stop]
+                    page.padded[begin:stop]
                     for begin, stop in zip(begins[others].tolist(), stops[others].tolist(), strict=True)
                 ]
                 pattern = _with_any_scalars(around)
@@ -161,26 +145,7 @@ def _items(found: Any) -> list[tuple[str, Any]]:
     return list(found.items()) if isinstance(found, dict) else []
 
 
-def _counts(places: Ints, ends: Ints) -> Ints:
-    """Return how many of ``places`` are in each line."""
-    found: Ints = np.diff(np.searchsorted(places, ends), prepend=0)
-    return found
-
-
-def _escapes(single: Bytes) -> Ints:
-    """Return the places of the backslashes that escape what follows, not those that one escapes."""
-    found = np.flatnonzero(single == _BACKSLASH)
-    is_first = np.diff(found, prepend=-2) > 1
-    if is_first.all():
-        return found
-    # Each second one of those that follow each other is escaped.
-    numbers = np.arange(len(found))
-    begins = np.maximum.accumulate(np.where(is_first, numbers, 0))
-    unescaped: Ints = found[(numbers - begins) % 2 == 0]
-    return unescaped
-
-
 def _with_any_scalars(around: bytes) -> re.Pattern[bytes]:
     """Return the pattern of the text around values with any numbers and words in the place of its own."""
-    parts = [re.escape(part) for part in _SCALAR.split(around)]
+    parts = [re.escape(part) for part in SCALAR.split(around)]
     return re.compile(_ANY_SCALAR.join(parts))

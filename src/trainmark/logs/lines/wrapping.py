@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 if TYPE_CHECKING:
     from trainmark.logs.lines.digits import Ints
-    from trainmark.logs.lines.json_outline import Outline, Strings
+    from trainmark.logs.lines.json_frames import Frames
+    from trainmark.logs.lines.json_outline import Spans, Strings
+    from trainmark.logs.lines.json_page import Page
 
 _Decode = Callable[[bytes], bytes]
 _BYTE_ORDER_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -28,7 +30,8 @@ _TEXT_KEYS = ("textPayload", "log", "message", "msg", "line", "MESSAGE")
 _TIME_KEYS = ("time", "timestamp", "@timestamp", "asctime", "ts", "date")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d")
 _LINE_END = "\n"
-_ESCAPED_BYTES = len(r"\n")
+_MOSTLY_ALIKE = 0.5
+"""Least share of the lines whose text is found at once; fewer are decoded faster as JSON."""
 _NUMBERS = frozenset(
     (
         *("lineno", "line_no", "levelno", "level", "priority", "severity_number"),
@@ -131,55 +134,53 @@ class _Objects:
     def __init__(self, key: str, times: Sequence[str]) -> None:
         self._key, self._times = key, times
         self._carry = b""
-        self._outline: Outline | None = None
+        self._frames: Frames | None = None
 
     def __call__(self, data: bytes) -> bytes:
-        text = self._carry + data
-        cut = text.rfind(b"\n") + 1 if data and len(text) < _LONGEST_LINE else len(text)
-        self._carry = text[cut:]
-        lines = text[:cut]
-        found = self._alike(lines)
-        return self._different(lines) if found is None else found
+        from trainmark.logs.lines.digits import ROOM
 
-    def _alike(self, lines: bytes) -> bytes | None:
-        """Return the text in ``lines`` if most of them have one outline; None if not, or if one is damaged."""
-        from trainmark.logs.lines.json_outline import Outline
+        goes_on = data and len(self._carry) + len(data) < _LONGEST_LINE
+        cut = data.rfind(b"\n") + 1 if goes_on else len(data)
+        if not cut and data:
+            self._carry += data
+            return b""
+        padded = b"".join((self._carry, memoryview(data)[:cut], bytes(ROOM)))
+        self._carry = data[cut:]
+        found = self._alike(padded)
+        return self._different(padded[:-ROOM]) if found is None else found
 
-        if not lines.endswith(b"\n") or not _is_utf8(lines):
+    def _alike(self, padded: bytes) -> bytes | None:
+        """Return the text in lines that mostly are objects alike; None if they are not, or one has no time."""
+        from trainmark.logs.lines.json_frames import Frames
+        from trainmark.logs.lines.json_page import Page
+        from trainmark.logs.lines.json_texts import checked, join, join_strings
+
+        page = Page.of(padded)
+        if page is None:
             return None
-        middle = lines.rfind(b"\n", 0, len(lines) // 2) + 1
-        for known in (self._outline, None):
-            outline = known or Outline.of(
-                lines[middle : lines.index(b"\n", middle) + 1], self._key, self._times
-            )
-            found = outline.find(lines) if outline is not None else None
-            if outline is not None and found is not None:
-                self._outline = outline
-                return self._join(lines, found, has_parts=outline.has_parts)
-        return None
-
-    def _join(self, lines: bytes, found: "Strings", *, has_parts: bool) -> bytes | None:
-        """Return the text of the lines that have one outline, and of those between them; None if one is damaged."""
-        texts = _texts(lines, found, has_parts=has_parts)
-        if texts is None or len(texts) == found.total:
-            return None if texts is None else b"".join(texts)
-        parts = [b""] * found.total
-        for number, text in zip(found.lines.tolist(), texts, strict=True):
-            parts[number] = text
-        starts = found.starts.tolist()
-        for number in sorted({*range(found.total)}.difference(found.lines.tolist())):
-            parts[number] = self._different(lines[starts[number] : starts[number + 1]])
-        return b"".join(parts)
+        self._frames = self._frames or Frames(self._key, self._times)
+        strings = self._frames.find(page)
+        texts = None if strings is None else checked(page, strings)
+        if texts is None or len(texts.strings.lines) < max(1, _MOSTLY_ALIKE * len(page.ends)):
+            return None
+        if texts.strings.times is None:
+            return join(page, texts, self._different)
+        ended = _with_times(page, texts.strings, texts.strings.times)
+        return None if ended is None else join_strings(page, texts.strings, ended, self._different)
 
     def _different(self, lines: bytes) -> bytes:
+        if b"{" not in lines:
+            return lines
         texts = [self._text(one) for one in _objects_of(lines)]
         if texts and None not in texts:
             return "".join(cast(list[str], texts)).encode("utf-8", "replace")
-        return b"".join(map(self._line, lines.splitlines(keepends=True)))
+        return b"".join(map(self._line, re.findall(rb"[^\n]*\n|[^\n]+", lines)))
 
     def _line(self, line: bytes) -> bytes:
         one = _object(line)
         text = None if one is None else self._text(one)
+        if text is None and b"\r" in line[:-2]:  # an object may follow a line that is drawn anew
+            return b"".join(map(self._line, line.splitlines(keepends=True)))
         return line if text is None else text.encode("utf-8", "replace")
 
     def _text(self, one: Any) -> str | None:
@@ -201,19 +202,13 @@ def _ended(text: str, time: str | None, *, has_parts: bool) -> str:
     return text if ends or is_part else text + _LINE_END
 
 
-def _texts(lines: bytes, found: "Strings", *, has_parts: bool) -> list[bytes] | None:
-    """Return the text of each line of one outline, with its end; None if one is damaged or has no time."""
-    begins, stops = found.texts
-    if found.times is None and found.is_plain.all():
-        words = _slices(lines, begins, stops - _ESCAPED_BYTES * found.ends_line)
-        if found.ends_line.all() or not has_parts:
-            return [word + b"\n" for word in words]
-        return [word + b"\n" * ends for word, ends in zip(words, found.ends_line.tolist(), strict=True)]
-    texts = _strings(_slices(lines, begins, stops))
-    times = None if found.times is None else _strings(_slices(lines, *found.times))
-    if texts is None or (found.times is not None and not (times and all(map(_is_time, times)))):
+def _with_times(page: "Page", strings: "Strings", spans: "Spans") -> list[bytes] | None:
+    """Return the text of each line with its end and its time, which ``spans`` has; None if one is no time."""
+    texts, times = (_strings(_slices(page.padded, *each)) for each in (strings.texts, spans))
+    if not (texts and times and all(map(_is_time, times))):
         return None
-    ended = (_ended(text, times[at] if times else None, has_parts=has_parts) for at, text in enumerate(texts))
+    parts = strings.has_parts.tolist()
+    ended = (_ended(text, time, has_parts=part) for text, time, part in zip(texts, times, parts, strict=True))
     return [text.encode("utf-8", "replace") for text in ended]
 
 
@@ -230,19 +225,9 @@ def _strings(words: list[bytes]) -> list[str] | None:
     return found
 
 
-def _is_utf8(text: bytes) -> bool:
-    if text.isascii():
-        return True
-    try:
-        text.decode()
-    except ValueError:
-        return False
-    return True
-
-
 def _objects_of(text: bytes) -> list[Any]:
     """Return the objects that are the lines of ``text``, decoded at once, which is fast; empty if a line is not one."""
-    text = text.rstrip(b"\n")
+    text = text.removesuffix(b"\n")
     ends = text.count(b"\n")
     if not (text.startswith(b"{") and text.endswith(b"}") and text.count(b"}\n{") == ends):
         return []
