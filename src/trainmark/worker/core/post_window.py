@@ -18,7 +18,7 @@ from .recipe_checks import check_decay, check_dropout, check_isolation, check_lo
 from .sample_survey import survey_samples
 from .settings import AdamRecipe, Settings
 from .task import Arrays, Verified
-from .training import Training
+from .training import NONE, Training
 from .update_checks import ROUNDING, WitnessedStep, averaged, check_update, sampled
 
 SWALLOWED = 4  # roundings that a step may leave unchanged, as momentum may oppose the gradient
@@ -105,7 +105,7 @@ def _train_steps(training: Training, settings: Settings, found: Verified) -> Wit
     elif batch is not None and last_batch is not None:
         changed = any(a.shape != b.shape or bool((a != b).any()) for a, b in zip(batch, last_batch))
     for _ in range(OVERFLOWS):
-        alone, failed = _own_pass(training)
+        alone, failed = _own_pass(training, settings)
         # A pass changes only running statistics.
         if (alone is not None or failed is not None) and len(names) < len(between):
             training.load_weights(between)
@@ -196,11 +196,15 @@ def _unchanged(before: Arrays, after: Arrays) -> set[str]:
     return {name for name in after if bool((before[name] == after[name]).all())}
 
 
-def _own_pass(training: Training) -> tuple[Any, str | None]:
-    """Return the pass of this rank's batch alone, or why a rank has none (it may need more memory than a step)."""
+def _own_pass(training: Training, settings: Settings) -> tuple[Any, str | None]:
+    """Return the pass of this rank's batch alone, or why a rank has none (it may need more memory than a step).
+
+    None with dropout, unless the pass drops the values of the step.
+    """
     alone, reason = None, None
+    repeats = not settings.dropout or (training.REPEATS_DROPOUT and settings.compiler == NONE)
     try:
-        alone = training.own_pass()
+        alone = training.own_pass() if repeats else None
     except Exception as error:
         reason = first_sentence(error)
     done = training.gather_one(reason is None)

@@ -42,6 +42,7 @@ class Training(Backend):
     precision: Precision
     epoch_samples: int  # those of the data set, or from the settings for synthetic data
     data_waits_s: list[float]  # the host's wait for the loader in each step
+    REPEATS_DROPOUT = False  # whether another pass without a compiler drops the same values again
     OBSERVES_COMPILED = False  # ``observe`` passes the batch with a compiler too as the step does
 
     def __init__(

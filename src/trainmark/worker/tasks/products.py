@@ -8,23 +8,11 @@ from ..core.backend import Observation
 from ..core.equivalence import sketch
 from ..core.precision import Precision
 from ..core.task import Verified
-from ..core.training import NONE, Training
 
 # Among what was seen: the type in which a block's result is handed to the next one, and added to. No precision that is
 # asked for decides it: autocast adds in FP32, other frameworks in the type of the products. It is told and held against
 # nothing.
 STREAM = "residual_dtype"
-
-
-class DropoutTraining(Training):
-    """A training whose passes of a batch differ, if it has dropout; a task inherits it before a backend's class."""
-
-    REPEATS_DROPOUT = False  # whether another pass without a compiler drops the same values again
-
-    def own_pass(self) -> Any:
-        """Pass the batch alone; None with dropout, unless the pass drops the values of the step."""
-        repeats = self.REPEATS_DROPOUT and self.settings.compiler == NONE
-        return super().own_pass() if repeats or not self.settings.dropout else None
 
 
 class ObservedProduct(NamedTuple):

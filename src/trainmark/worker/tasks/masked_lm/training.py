@@ -18,7 +18,6 @@ from ...core.feed import Feed, Numbered
 from ...core.outcomes import FAILED, INVALID, RunError
 from ...core.place import Place
 from ..causal_lm import training as causal_lm
-from ..products import DropoutTraining
 from . import TASK
 from .architectures import ARCHITECTURES
 from .task import LENGTHS, WITHOUT_PADDING, MaskedSettings
@@ -159,7 +158,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
             return value, at
 
 
-class MaskedTraining(DropoutTraining, causal_lm.LanguageTraining):
+class MaskedTraining(causal_lm.LanguageTraining):
     """One rank. Its batch is what ``MaskedLM.synthetic`` returns; names and shapes of weights are ``Bert.shapes``.
 
     The words' loss is ``sum(weights * losses) / sum(weights)`` over the batches of all ranks: before a batch is cut

@@ -10,13 +10,13 @@ from ...core.place import Place
 from ...core.queues import AHEAD, SampleCounter
 from ...core.settings import NATIVE
 from ...core.task import Task
-from ..products import DropoutTraining
+from ...core.training import Training
 from . import TASK
 from .records import READERS, ClickFile, read_ahead
 from .settings import ClickSettings
 
 
-class ClickTraining(DropoutTraining):
+class ClickTraining(Training):
     """One rank that trains a recommender.
 
     Its batch is the ``Batch`` of ``records.py``. In ``observed_config`` the type is of the first layer's result;
