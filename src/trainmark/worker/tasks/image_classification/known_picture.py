@@ -5,9 +5,7 @@
 A decoder that decodes at a reduced size loses them. As a JPEG (quality 92, no subsampling of the colours) it is off by
 less than 4 levels anywhere, and by 1 on average.
 
-So the part that a loader took, and whether it mirrored it, is solved from what came out; all of that part, rendered
-anew from the picture's formula, is then compared with it. That works for every loader, whatever random numbers it
-draws.
+``docs/explanation/verification.md`` describes how the crop is solved from it, and what is compared.
 """
 
 import struct
