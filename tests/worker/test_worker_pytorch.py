@@ -64,7 +64,7 @@ model = build_model("resnet50_v1.5", 1000)
 strided = [name for name, m in model.named_modules() if isinstance(m, torch.nn.Conv2d) and m.stride == (2, 2)]
 model.eval()
 shape = list(model[:-3](torch.zeros(1, 3, 224, 224)).shape)
-print(json.dumps([count_parameters(model), strided, shape]))
+print(json.dumps([count_parameters(model.parameters()), strided, shape]))
 """)
 
     assert count == 25_557_032

@@ -167,7 +167,7 @@ class Mean(ImageTraining):
     """Trains nothing: its batch is its input, and its loss the mean of the images."""
 
     def __init__(self, asked: ImageSettings, ranks: Ranks) -> None:
-        super().__init__(asked, ranks, lambda images, labels: (images, labels))
+        super().__init__(asked, ranks)
         self.seen_losses: list[float] = []
         self.weight = np.ones(3, np.float32)
         self.running = np.ones(3, np.float32)
@@ -182,7 +182,7 @@ class Mean(ImageTraining):
         return {"stem.bn.weight": self.weight, "stem.bn.running_var": self.running}
 
     def facts(self) -> Facts:
-        return Facts("1", "cpu", "a CPU", 3, 1, "none", loss_scaled=True, others={"own": 1})
+        return Facts("1", "cpu", "a CPU", 3, 1, "none", others={"own": 1})
 
     def observed_config(self) -> ObservedConfig:
         return SEEN
@@ -246,9 +246,16 @@ def test_a_run_says_what_it_is_made_of_and_what_its_ranks_are() -> None:
     training = Mean(settings("--loss-scale=128"), Ranks(ALONE))
     described, actual = training.describe(), training.actual()
 
-    assert described["optimizer"] == {"name": "SGD", "implementation": "none", "loss_scale": 128.0}
+    assert described["optimizer"] == {"name": "SGD", "implementation": "none", "loss_scale": None}
     assert (described["own"], described["backend"], "loader_workers" in described) == (1, None, False)
     assert (actual["world_size"], actual["parameters"]) == (1, 3)
+
+
+def test_the_loss_scale_is_described_where_the_loss_is_scaled(monkeypatch: pytest.MonkeyPatch) -> None:
+    training = Mean(settings("--loss-scale=128"), Ranks(ALONE))
+    monkeypatch.setattr(training, "expected", lambda: Precision("float16"))
+
+    assert training.describe()["optimizer"]["loss_scale"] == 128.0
 
 
 def test_ranks_that_the_framework_does_not_know_of_are_invalid() -> None:

@@ -118,7 +118,7 @@ from trainmark_worker.backends.tensorflow.backend import LossScale, Momentum
 import keras
 recipe = settings("--momentum=0.5", "--weight-decay=0").recipe
 weight = keras.Variable([1.0, 2.0])
-optimizer, scale = Momentum([weight], [True], recipe), LossScale(True, recipe)
+optimizer, scale = Momentum([weight], [0.0], recipe), LossScale(True, recipe)
 told = []
 for gradient in ([65536.0, float("inf")], [32768.0, 0.0], [32768.0, 0.0]):
     scale.update([tf.constant(gradient)], lambda unscaled: optimizer.apply(unscaled, tf.constant(0.1)))

@@ -91,7 +91,7 @@ def batch_norm() -> None:
         added = 2 * description.layers * description.width
         # The worker asserts the number when it builds the model; here the check itself must find it.
         type(description).parameters = lambda one: counted(one) + added
-        model.count_parameters = lambda built: sum(leaf.numel() for leaf in built.parameters()) + added
+        model.count_parameters = lambda leaves: sum(leaf.numel() for leaf in leaves) + added
         whole(self, description, share, *more)
         norms.extend(model.nn.BatchNorm1d(description.width) for _ in range(description.layers))
         self.norms = model.nn.ModuleList(norms)

@@ -1,9 +1,10 @@
 """The facts of the host and of a run, and the observed and the expected settings of its first step."""
 
+import math
 import os
 import platform
 import resource
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,17 +14,27 @@ from .outcomes import INVALID, RunError
 
 def cpu_name() -> str:
     """Return what the vendor calls the CPU; without Linux's /proc/cpuinfo, what Python knows of it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    lines = (line for line in cpu_text().splitlines() if line.startswith("model name"))
+    names = (line.partition(":")[2].strip() for line in lines)
     return next(names, platform.processor() or platform.machine())
+
+
+def cpu_text() -> str:
+    """Return what Linux says of the CPU, its instructions too; nothing where there is no /proc/cpuinfo."""
+    try:
+        return Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return ""
 
 
 def type_name(dtype: Any) -> str:
     """Return a framework's type as observations name it: ``torch.bfloat16`` or ``DataType.BFLOAT16`` is bfloat16."""
     return str(dtype).rpartition(".")[2].lower()
+
+
+def count_parameters(parameters: Iterable[Any]) -> int:
+    """Return the number of elements of a framework's parameters, less those that it is told not to train."""
+    return sum(math.prod(one.shape) for one in parameters if getattr(one, "requires_grad", True))
 
 
 def assert_parameters(found: int, expected: int) -> None:
@@ -58,7 +69,6 @@ class Facts(NamedTuple):
     threads: int | None  # None if unknown
     implementation: str  # of the optimizer
     optimizer: str = "SGD"
-    loss_scaled: bool = False
     compiler_mode: str | None = None
     peak_memory_of: str = PROCESS  # the memory that ``Training.peak_memory_bytes`` counts
     others: Mapping[str, Any] = {}  # of this framework alone: versions, levels, switches

@@ -104,7 +104,7 @@ def check_isolation(training: Training, settings: Settings) -> Verified:
     pair = training.task.unrelated(settings, training.ranks.place.rank) if settings.isolated else None
     if pair is None:
         return Verified()
-    batches = [training.as_batch(*arrays) for arrays in (pair[0], *pair)]
+    batches = [training.to_batch(*arrays) for arrays in (pair[0], *pair)]
     first_step = settings.steps + steps_after_window(settings) - ISOLATION_STEPS
     losses = _still_losses(training, first_step, batches)
     if not all(map(math.isfinite, losses)):

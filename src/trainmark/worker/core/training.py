@@ -2,7 +2,7 @@
 
 import hashlib
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,7 @@ class Training(Backend):
     """
 
     task: Task[Any]
+    model: Any  # the framework's own, if ``build`` makes one
     precision: Precision
     epoch_samples: int  # those of the data set, or from the settings for synthetic data
     data_waits_s: list[float]  # the host's wait for the loader in each step
@@ -49,19 +50,17 @@ class Training(Backend):
         self,
         settings: Settings,
         ranks: Ranks,
-        to_batch: Callable[..., Any],
         feed: Feed | None = None,
         marks: DeviceTimers | None = None,
     ) -> None:
         """Fetch the first batch: from ``feed``, or the synthetic one.
 
-        ``to_batch`` converts the task's numpy arrays to a batch on the device, in the form for the step. Without
-        ``marks`` steps are timed by the host's clock.
+        Without ``marks`` steps are timed by the host's clock.
         """
-        self.settings, self.ranks, self.as_batch = settings, ranks, to_batch
+        self.settings, self.ranks = settings, ranks
         self.marks = marks or HostTimers(settings.steps)
         if feed is None:
-            synthetic = to_batch(*self.task.synthetic(settings, ranks.place.rank))
+            synthetic = self.to_batch(*self.task.synthetic(settings, ranks.place.rank))
             feed = FixedFeed(synthetic, settings.epoch_samples)
         self.feed: Feed = feed
         self.epoch_samples = self.feed.epoch_samples
@@ -93,7 +92,11 @@ class Training(Backend):
 
     def from_loader(self, batch: Any) -> Any:
         """Return a batch of ``open_numbers``' loader in the form for the step."""
-        return self.as_batch(*batch)
+        return self.to_batch(*batch)
+
+    def to_batch(self, *arrays: Any) -> tuple[Any, ...]:
+        """Return a batch on the device, in the form for the step, of the task's numpy arrays; here these."""
+        return arrays
 
     def expected(self) -> Precision:
         """Return the expected observations of the first step."""
@@ -151,7 +154,7 @@ class Training(Backend):
     def describe(self) -> dict[str, Any]:
         """Return the facts of this run for the PARAMETER event; the recipe is added to the optimizer."""
         facts, workers = self.facts(), self.feed.workers
-        scale = (self.settings.recipe.loss_scale or "dynamic") if facts.loss_scaled else None
+        scale = (self.settings.recipe.loss_scale or "dynamic") if self.expected().scaled else None
         optimizer = {"name": facts.optimizer, "implementation": facts.implementation, "loss_scale": scale}
         own = ("framework_version", "device", "device_name", "parameters", "threads")
         return {
@@ -187,8 +190,9 @@ class Training(Backend):
         return [float(loss) for loss in self._losses]
 
     def named_tensors(self) -> dict[str, Any]:
-        """Return the framework's own parameters and running statistics, by the shared names."""
-        raise NotImplementedError
+        """Return the framework's own parameters and running statistics, by the shared names; here the model's."""
+        tensors: dict[str, Any] = self.model.named_tensors()
+        return tensors
 
     def losses(self) -> list[float]:
         """Return the loss of every step, averaged over the ranks; NaN for steps not done. All ranks call it."""
@@ -206,7 +210,7 @@ class Training(Backend):
     def set_batch(self, *arrays: Any) -> None:
         """Train on this batch from now on: the task's numpy arrays."""
         self.feed.close()
-        self.batch = self.as_batch(*arrays)
+        self.batch = self.to_batch(*arrays)
         self.feed = FixedFeed(self.batch, self.epoch_samples)
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ from jax.extend.core import jaxprs_in_params
 
 from ..backends.jax.backend import JaxTraining, optimizer, tf32_switches
 from ..core.backend import Observation
-from ..core.facts import ObservedConfig, assert_parameters
+from ..core.facts import ObservedConfig, assert_parameters, count_parameters
 from ..core.precision import Precision
 from ..tasks.image_classification import observing
 from ..tasks.image_classification.architectures import ARCHITECTURES, NORM_EPSILON, NORM_MOMENTUM, Convolution
@@ -113,7 +113,7 @@ def init(model: Network, image_size: int, seed: int) -> tuple[Any, Any]:
     """Return fresh parameters and running statistics; the number of parameters is asserted. May be traced."""
     # Of JAX's generators the one whose programs compile in half the time.
     variables = model.init(jax.random.key(seed, impl="rbg"), jnp.zeros((1, image_size, image_size, 3)))
-    found = sum(leaf.size for leaf in jax.tree.leaves(variables["params"]))
+    found = count_parameters(jax.tree.leaves(variables["params"]))
     assert_parameters(found, ARCHITECTURES[model.model].parameters(model.classes))
     return variables["params"], variables["batch_stats"]
 

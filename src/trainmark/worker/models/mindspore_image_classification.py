@@ -9,7 +9,7 @@ from mindspore.common.initializer import HeNormal
 from ..backends.mindspore import backend
 from ..backends.mindspore.backend import CONVOLUTIONS, MindSporeTraining
 from ..core.backend import Observation, hooked
-from ..core.facts import ObservedConfig, assert_parameters, type_name
+from ..core.facts import ObservedConfig, assert_parameters, count_parameters, type_name
 from ..tasks.image_classification import observing
 from ..tasks.image_classification.architectures import ARCHITECTURES, NORM_EPSILON, NORM_MOMENTUM, Convolution
 from ..tasks.image_classification.settings import ImageRecipe, ImageSettings
@@ -72,8 +72,7 @@ def build_network(name: str, classes: int) -> nn.Cell:
     architecture, pool = ARCHITECTURES[name], nn.MaxPool2d(3, stride=2, pad_mode="pad", padding=1)
     layers = architecture.in_order(unit, pool, Bottleneck)
     network = Network(layers, architecture.features, classes)
-    found = sum(parameter.size for parameter in network.trainable_params())
-    assert_parameters(found, architecture.parameters(classes))
+    assert_parameters(count_parameters(network.trainable_params()), architecture.parameters(classes))
     return network
 
 

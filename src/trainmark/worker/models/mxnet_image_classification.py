@@ -10,10 +10,10 @@ import mxnet as mx
 from mxnet import autograd
 from mxnet.gluon import HybridBlock, nn
 
-from ..backends.mxnet.backend import MXNetTraining, count_parameters, type_name
-from ..backends.mxnet.loading import ToDevice
+from ..backends.mxnet.backend import MXNetTraining, trainable, type_name
+from ..backends.mxnet.loading import to_device
 from ..core.backend import Observation
-from ..core.facts import ObservedConfig, assert_parameters
+from ..core.facts import ObservedConfig, assert_parameters, count_parameters
 from ..tasks.image_classification import observing
 from ..tasks.image_classification.architectures import (
     ARCHITECTURES,
@@ -91,7 +91,7 @@ def build_model(name: str, classes: int, layout: str, context: Any) -> nn.Hybrid
     classifier = nn.Dense(classes, in_units=features, weight_initializer=uniform, prefix="classifier_")
     model.add(*layers, nn.GlobalAvgPool2D(layout=layout), nn.Flatten(), classifier)
     model.initialize(ctx=context)
-    assert_parameters(count_parameters(model), architecture.parameters(classes))
+    assert_parameters(count_parameters(trainable(model)), architecture.parameters(classes))
     return model
 
 
@@ -165,13 +165,17 @@ class MXNetImageTraining(MXNetTraining, ImageTraining):
 
     def make_model(self, settings: ImageSettings) -> tuple[HybridBlock, HybridBlock]:
         model = build_model(settings.model, settings.classes, settings.layout.upper(), self.context)
-        self.to_batch = ToDevice(settings, self.context)
         self._output: Any = None
         self._traces = 0
         self._hook = blocks(model, nn.Conv2D)[1].register_forward_hook(self._note)
         if not settings.recipe.bn_weight_decay:
             model.collect_params(".*_gamma|.*_beta").setattr("wd_mult", 0.0)
         return model, CrossEntropy(settings.recipe.label_smoothing)
+
+    def to_batch(self, images: Any, labels: Any) -> tuple[Any, Any]:
+        """Copy images (batch, 3, size, size) and labels (batch,), both numpy's, to the device."""
+        arrays = (mx.nd.array(images, dtype="float32"), mx.nd.array(labels, dtype="float32"))
+        return to_device(self.settings, self.context)(arrays)
 
     def forward(self) -> tuple[Any, Any]:
         images, labels = self.batch

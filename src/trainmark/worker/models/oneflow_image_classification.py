@@ -4,9 +4,9 @@ from typing import Any
 
 from oneflow import nn
 
-from ..backends.oneflow.backend import OneFlowTraining, as_numpy, count_parameters, sgd
+from ..backends.oneflow.backend import OneFlowTraining, as_numpy, sgd
 from ..core.backend import Observation
-from ..core.facts import ObservedConfig, assert_parameters, type_name
+from ..core.facts import ObservedConfig, assert_parameters, count_parameters, type_name
 from ..tasks.image_classification import observing
 from ..tasks.image_classification.architectures import ARCHITECTURES, NORM_EPSILON, NORM_MOMENTUM, Convolution
 from ..tasks.image_classification.settings import ImageSettings
@@ -43,7 +43,7 @@ def build_network(name: str, classes: int) -> Any:
     layers = architecture.in_order(lambda conv: [*_convolution(conv), nn.ReLU()], pool, Bottleneck)
     classifier = nn.Linear(architecture.features, classes)
     network = nn.Sequential(*layers, nn.AdaptiveAvgPool2d((1, 1)), nn.Flatten(), classifier)
-    assert_parameters(count_parameters(network), architecture.parameters(classes))
+    assert_parameters(count_parameters(network.parameters()), architecture.parameters(classes))
     return network
 
 

@@ -11,7 +11,7 @@ from paddle.static import InputSpec
 
 from ..backends.paddle import backend
 from ..backends.paddle.backend import ProductModel, ProductTraining, auto_cast
-from ..core.facts import ObservedConfig, assert_parameters
+from ..core.facts import ObservedConfig, assert_parameters, count_parameters
 from ..tasks.causal_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, Decoder, shared_name
 from ..tasks.causal_lm.settings import LanguageSettings
 from ..tasks.causal_lm.training import LanguageTraining
@@ -79,7 +79,7 @@ class GptModel(LanguageModel):
         self.positions = nn.Embedding(model.positions, model.width, weight_attr=drawn(DEVIATION))
         self.blocks = nn.LayerList([Block(model) for _ in range(model.layers)])
         self.norm = _norm(model.width)
-        assert_parameters(backend.count_parameters(self.parameters()), model.parameters())
+        assert_parameters(count_parameters(self.parameters()), model.parameters())
 
     def batch_logits(self, tokens: Any) -> Any:
         """Return the logits (batch, length, vocabulary) of all tokens but the last, which is only predicted."""

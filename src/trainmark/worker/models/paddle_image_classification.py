@@ -13,7 +13,7 @@ from paddle.static import InputSpec
 from ..backends.paddle import backend
 from ..backends.paddle.backend import NONE, PaddleTraining
 from ..core.backend import Observation, hooked
-from ..core.facts import ObservedConfig, assert_parameters, type_name
+from ..core.facts import ObservedConfig, assert_parameters, count_parameters, type_name
 from ..tasks.image_classification import observing
 from ..tasks.image_classification.architectures import ARCHITECTURES, NORM_EPSILON, NORM_MOMENTUM, Convolution
 from ..tasks.image_classification.settings import ImageSettings
@@ -67,7 +67,7 @@ def build_network(name: str, classes: int, layout: str, norm_decays: bool) -> nn
     classifier = nn.Linear(architecture.features, classes, weight_attr=uniform)
     pool = nn.AdaptiveAvgPool2D(1, data_format=data_format)
     network = nn.Sequential(*layers, pool, nn.Flatten(), classifier)
-    assert_parameters(backend.count_parameters(trainable(network)), architecture.parameters(classes))
+    assert_parameters(count_parameters(trainable(network)), architecture.parameters(classes))
     return network
 
 

@@ -7,8 +7,7 @@ import paddle
 from paddle import nn
 from paddle.nn import functional
 
-from ..backends.paddle.backend import count_parameters
-from ..core.facts import assert_parameters
+from ..core.facts import assert_parameters, count_parameters
 from ..tasks.masked_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, SEGMENTS, Bert
 from ..tasks.masked_lm.task import WEIGHTS, MaskedSettings
 from ..tasks.masked_lm.training import MaskedTraining

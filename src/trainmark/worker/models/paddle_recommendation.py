@@ -10,7 +10,7 @@ from paddle.static import InputSpec
 
 from ..backends.paddle import backend
 from ..backends.paddle.backend import ProductModel, ProductTraining
-from ..core.facts import ObservedConfig, assert_parameters
+from ..core.facts import ObservedConfig, assert_parameters, count_parameters
 from ..core.settings import AdamRecipe
 from ..tasks.recommendation.architectures import TABLE_LIMIT, WideDeep
 from ..tasks.recommendation.settings import DENSE_GRADIENTS, SPARSE_GRADIENTS, ClickSettings
@@ -33,7 +33,7 @@ class WideDeepModel(ProductModel):
             }
         )
         self._dropout = dropout
-        assert_parameters(backend.count_parameters(self.parameters()), model.parameters())
+        assert_parameters(count_parameters(self.parameters()), model.parameters())
 
     def batch_logits(self, dense: Any, categories: Any, crossed: Any, _labels: Any) -> Any:
         """Return the logits (batch,) of fields (batch, 13), (batch, 26) and (batch, 2)."""

@@ -11,10 +11,10 @@ import torch.distributed as dist
 from torch import nn
 
 from ..backends.pytorch import backend
-from ..backends.pytorch.backend import ProductTraining, count_parameters
+from ..backends.pytorch.backend import ProductTraining
 from ..backends.pytorch.collectives import Exchange
 from ..core.backend import Observation
-from ..core.facts import ObservedConfig, assert_parameters
+from ..core.facts import ObservedConfig, assert_parameters, count_parameters
 from ..core.optimizers import Moments
 from ..core.outcomes import INVALID, RunError
 from ..core.settings import LAMB
@@ -36,7 +36,7 @@ def build_model(name: str, length: int) -> Decoder:
     description = ARCHITECTURES[name]
     model: Decoder
     model = LlamaModel(description, length) if isinstance(description, Llama) else GptModel(description)
-    assert_parameters(count_parameters(model), description.parameters())
+    assert_parameters(count_parameters(model.parameters()), description.parameters())
     return model
 
 
@@ -166,7 +166,7 @@ class PyTorchLanguageTraining(ProductTraining, LanguageTraining):
             for name, tensor in self.named_tensors().items()
             if name in self._rows
         )
-        count = count_parameters(self.model)
+        count = count_parameters(self.model.parameters())
         return (count - left_out) / count
 
     def sample_rows(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
@@ -340,7 +340,7 @@ class PyTorchDecoderTraining(PyTorchLanguageTraining):
         model, own = self.model, self.settings.activation_checkpointing
         if self.is_sharded:
             self.model = self._unsharded(model)
-        recomputed = FULL if count_parameters(model) > RECOMPUTED else NO_CHECKPOINTING
+        recomputed = FULL if count_parameters(model.parameters()) > RECOMPUTED else NO_CHECKPOINTING
         try:
             switch(self.model, recomputed, None, plain=True)
             yield

@@ -10,11 +10,11 @@ import torch
 from torch import nn
 from torch.utils._triton import has_triton
 
-from ..backends.pytorch.backend import Operators, PyTorchTraining, count_parameters, tf32_switches
+from ..backends.pytorch.backend import Operators, PyTorchTraining, tf32_switches
 from ..backends.pytorch.collectives import FLAT_16, InOnePiece
 from ..backends.pytorch.loading import ON_GPU, Batch, memory_format
 from ..core.backend import Observation, hooked
-from ..core.facts import Facts, ObservedConfig, assert_parameters, type_name
+from ..core.facts import Facts, ObservedConfig, assert_parameters, count_parameters, type_name
 from ..core.place import Place
 from ..pytorch_fast.compilers import FOLDED, FUSED, FUSED_CUDNN, NONE, UPDATE, cache_hits, chosen
 from ..pytorch_fast.images.nvjpeg import request_queues
@@ -78,7 +78,7 @@ def build_model(name: str, classes: int, compiler: str = NONE) -> nn.Module:
         )
         classifier = nn.Linear(architecture.features, classes)
         model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), classifier)
-    assert_parameters(count_parameters(model), architecture.parameters(classes))
+    assert_parameters(count_parameters(model.parameters()), architecture.parameters(classes))
     return model
 
 

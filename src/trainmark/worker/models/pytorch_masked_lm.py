@@ -6,8 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ..backends.pytorch.backend import count_parameters
-from ..core.facts import assert_parameters
+from ..core.facts import assert_parameters, count_parameters
 from ..pytorch_fast.attention import Shape, attend
 from ..tasks.masked_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, SEGMENTS, Bert
 from ..tasks.masked_lm.task import WEIGHTS, MaskedSettings
@@ -134,7 +133,7 @@ def build_model(name: str, dropout: float, padded: bool) -> BertModel:
     """Return the model with fresh weights in FP32; its number of parameters is asserted."""
     description = ARCHITECTURES[name]
     model = BertModel(description, dropout, padded)
-    assert_parameters(count_parameters(model), description.parameters())
+    assert_parameters(count_parameters(model.parameters()), description.parameters())
     return model
 
 

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ..backends.pytorch.backend import NamedModel, ProductTraining, count_parameters
+from ..backends.pytorch.backend import NamedModel, ProductTraining
 from ..backends.pytorch.collectives import DDP
-from ..core.facts import ObservedConfig, assert_parameters
+from ..core.facts import ObservedConfig, assert_parameters, count_parameters
 from ..core.optimizers import Moments
 from ..core.outcomes import UNSUPPORTED, RunError
 from ..core.settings import NATIVE, AdamRecipe
@@ -89,7 +89,7 @@ class WideDeepModel(ClickModel):
             nn.init.xavier_uniform_(product.weight)
             nn.init.zeros_(product.bias)
         self._dropout = dropout
-        assert_parameters(count_parameters(self), model.parameters())
+        assert_parameters(count_parameters(self.parameters()), model.parameters())
 
     def tables(self) -> dict[str, Any]:
         return {WIDE: self.wide.weight, DEEP: self.deep.weight}
@@ -120,7 +120,7 @@ class DlrmModel(ClickModel):
         first, second = map(torch.tensor, pairs())
         # Indices into the flat products: selecting with one index needs no accumulation in the backward pass.
         self.register_buffer("places", first * VECTORS + second, persistent=False)
-        assert_parameters(count_parameters(self), model.parameters())
+        assert_parameters(count_parameters(self.parameters()), model.parameters())
 
     def tables(self) -> dict[str, Any]:
         return {TABLES: self.table.weight}

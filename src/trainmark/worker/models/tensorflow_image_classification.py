@@ -13,9 +13,9 @@ from keras import layers
 from tensorflow.python.framework import op_callbacks
 
 from ..backends import tensorflow as backend
-from ..backends.tensorflow.backend import NamedVariable, TensorFlowTraining, count_parameters, tf32_switches
+from ..backends.tensorflow.backend import NamedVariable, TensorFlowTraining, tf32_switches
 from ..core.backend import Observation
-from ..core.facts import ObservedConfig, assert_parameters
+from ..core.facts import ObservedConfig, assert_parameters, count_parameters
 from ..core.feed import Feed
 from ..core.outcomes import UNSUPPORTED, Known, RunError
 from ..core.place import Place
@@ -152,7 +152,7 @@ def build_network(settings: ImageSettings) -> tuple[Any, dict[str, Any]]:
     normal = keras.initializers.RandomNormal(stddev=0.01)
     logits = layers.Dense(settings.classes, kernel_initializer=normal, name="classifier")(x)
     model = keras.Model(images, logits, name=settings.model.replace(".", "_"))
-    assert_parameters(count_parameters(model), architecture.parameters(settings.classes))
+    assert_parameters(count_parameters(model.trainable_variables), architecture.parameters(settings.classes))
     assert list(outputs) == [conv.name for conv in architecture.convolutions]
     return model, outputs
 

@@ -16,7 +16,7 @@ from flax.training.dynamic_scale import DynamicScale
 
 from ...core.backend import Observation
 from ...core.choices import find_precision, one_of, refuse_gaps
-from ...core.facts import PROCESS, Facts, ObservedConfig, assert_parameters, cpu_name
+from ...core.facts import PROCESS, Facts, ObservedConfig, assert_parameters, count_parameters, cpu_name
 from ...core.optimizers import Moments
 from ...core.place import Place
 from ...core.precision import FP32, Precision, require_capability
@@ -228,7 +228,7 @@ class JaxTraining(Training):
         self.ranks = Group(place, self.platform)
         self.destination: tuple[Any, ...] = (self.ranks,)
         feed = None if settings.synthetic else self.open_loader(settings, place)
-        super().__init__(settings, self.ranks, self.to_batch, feed, CompletionTimers(settings.steps))
+        super().__init__(settings, self.ranks, feed, CompletionTimers(settings.steps))
         self.build()
 
     def to_batch(self, *arrays: Any) -> Batch:
@@ -339,11 +339,10 @@ class JaxTraining(Training):
             framework_version=jax.__version__,
             device="cuda" if cuda else "cpu",
             device_name=str(self.device.device_kind) if cuda else cpu_name(),
-            parameters=sum(leaf.size for leaf in jax.tree.leaves(self.state.params)),
+            parameters=count_parameters(jax.tree.leaves(self.state.params)),
             threads=collectives.compute_threads(),
             optimizer=self.settings.recipe.optimizer_name,
             implementation="optax",
-            loss_scaled=self.precision.scaled,
             peak_memory_of="device, in use by JAX" if cuda else PROCESS,
             others={"flax": flax.__version__, "platform_version": client.platform_version if cuda else None},
         )
@@ -393,18 +392,6 @@ class JaxTraining(Training):
         return self.ranks.own_whole(self.state.params), self.ranks.own_part(self.state.batch_stats)
 
 
-def draw_weights(description: Any, seed: int, dtype: Any, draw: Callable[..., Any]) -> Any:
-    """Return fresh parameters: ``draw`` of the description, a key, a name and a shape.
-
-    Their number is asserted. May be traced.
-    """
-    shapes = description.shapes()
-    keys = zip(jax.random.split(jax.random.key(seed, impl="rbg"), len(shapes)), shapes.items())
-    params = {name: draw(description, key, name, shape).astype(dtype) for key, (name, shape) in keys}
-    assert_parameters(sum(leaf.size for leaf in params.values()), description.parameters())
-    return params
-
-
 # Parameters by the names and in the shapes of a model's description: XLA takes products in either order of axes.
 Params = dict[str, Any]
 
@@ -452,7 +439,7 @@ class NamedTraining(JaxTraining):
     """Weights, moments and gradients by name, of a loss that tells a ``Tap``, its last argument, each product."""
 
     description: Any  # of the model: it has the ``shapes`` of its weights and its ``products``
-    draw: Callable[..., Any]  # draws a parameter, as ``draw_weights`` takes it
+    draw: Callable[..., Any]  # draws a parameter, by the description, a key, a name and a shape
     GENERATOR: str | None = None  # JAX's name of the random numbers of dropout; None: its default
 
     def __init__(self, settings: Settings, place: Place) -> None:
@@ -470,15 +457,18 @@ class NamedTraining(JaxTraining):
         return ObservedConfig(kind, str(weight.dtype), rows, **tf32_switches(), axes=axes, others=others)
 
     def fresh(self) -> tuple[Any, Any]:
-        """Return fresh parameters, and the state besides them. May be traced."""
-        params = draw_weights(self.description, self.settings.seed, self.precision.weights, self.draw)
-        return params, self.first_state()
-
-    def first_state(self) -> dict[str, Any]:
-        """Return the state besides the parameters: of a recipe with dropout, the key of the first pass."""
+        """Return fresh parameters, whose number is asserted, and the state besides them. May be traced."""
+        description, dtype, shapes = self.description, self.precision.weights, self.description.shapes()
+        keys = jax.random.split(jax.random.key(self.settings.seed, impl="rbg"), len(shapes))
+        drawn = zip(keys, shapes.items())
+        params = {
+            name: self.draw(description, key, name, shape).astype(dtype) for key, (name, shape) in drawn
+        }
+        assert_parameters(count_parameters(params.values()), description.parameters())
         if not hasattr(self.settings.recipe, "dropout"):
-            return {}
-        return {KEY: jax.random.key_data(jax.random.key(self.settings.seed, impl=self.GENERATOR))}
+            return params, {}
+        # The key of the first pass.
+        return params, {KEY: jax.random.key_data(jax.random.key(self.settings.seed, impl=self.GENERATOR))}
 
     def of_ranks(self, state: Any, world_size: int) -> Any:
         """Return a key of its own for each rank, so that they drop different places."""
@@ -500,7 +490,6 @@ class NamedTraining(JaxTraining):
         return {name: np.asarray(own[name], np.float32) for name in self.description.shapes()}
 
     def read_moments(self) -> Moments | None:
-        """Return the moments of the optimizer; SGD has none."""
         if not isinstance(self.settings.recipe, AdamRecipe):
             return None
         adam = moments_of(self.state.opt_state)

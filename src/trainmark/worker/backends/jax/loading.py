@@ -18,7 +18,6 @@ from ...tasks.image_classification.settings import ImageSettings
 from .collectives import Group
 
 TASKS = 4  # parts of batches that a loader process of Grain's has, with the shortest queue that it offers, measured
-WITHOUT_END = 1 << 60  # what a source says of its length: more than any run needs
 
 
 def open_parts(
@@ -51,7 +50,7 @@ class Row:
 
     def __len__(self) -> int:
         """Return more than any run needs."""
-        return WITHOUT_END
+        return 1 << 60
 
     def __getitem__(self, number: int) -> Any:
         """Return the content of a part."""

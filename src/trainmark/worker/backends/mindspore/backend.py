@@ -14,7 +14,7 @@ from mindspore.ops import primitive
 from mindspore.train.anf_ir_pb2 import DataType, ModelProto
 
 from ...core.choices import find_precision, one_of, refuse_gaps, require_version
-from ...core.facts import Facts, cpu_name, type_name
+from ...core.facts import Facts, count_parameters, cpu_name, type_name
 from ...core.place import Place
 from ...core.precision import Precision
 from ...core.settings import Recipe, Settings
@@ -186,12 +186,11 @@ class MindSporeTraining(Training):
         # Only now, since the scheduler that rank 0 has started would inherit it.
         bind_threads(settings.threads, place, loading)
         # On a CPU, a step has been computed when its call returns.
-        super().__init__(settings, ranks, self.to_batch, feed)
+        super().__init__(settings, ranks, feed)
         ms.set_seed(settings.seed)
         self.build()
 
-    @staticmethod
-    def to_batch(*arrays: Any) -> tuple[Any, ...]:
+    def to_batch(self, *arrays: Any) -> tuple[Any, ...]:
         """Return tensors of the task's arrays, whole numbers in int32 and others in float32."""
         kinds = (np.int32 if array.dtype.kind == "i" else np.float32 for array in arrays)
         return tuple(ms.Tensor(array.astype(kind)) for array, kind in zip(arrays, kinds))
@@ -229,10 +228,9 @@ class MindSporeTraining(Training):
             framework_version=ms.__version__,
             device="cpu",
             device_name=cpu_name(),
-            parameters=sum(parameter.size for parameter in self._parameters),
+            parameters=count_parameters(self._parameters),
             threads=len(os.sched_getaffinity(0)),
             implementation="mindspore.nn.Momentum",
-            loss_scaled=self._scaler is not None,
             compiler_mode="GRAPH_MODE" if self.compiled else "PYNATIVE_MODE, blocking",
             others={"amp_level": amp_level(self.precision)},
         )

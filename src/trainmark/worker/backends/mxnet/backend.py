@@ -4,9 +4,8 @@ import ctypes
 import os
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import mxnet as mx
@@ -17,7 +16,7 @@ from mxnet.contrib import amp
 from mxnet.gluon import HybridBlock
 
 from ...core.choices import find_precision, one_of, refuse_gaps
-from ...core.facts import PROCESS, Facts, cpu_name, peak_resident_bytes
+from ...core.facts import PROCESS, Facts, count_parameters, cpu_name, cpu_text, peak_resident_bytes
 from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.place import Place
 from ...core.precision import Precision
@@ -36,7 +35,8 @@ def choose_precision(name: str) -> Precision:
     AMP replaces MXNet's operators by ones that cast their inputs, so it comes before the model.
     """
     precision = find_precision("MXNet", name, PRECISIONS)
-    if name == "amp-bf16" and not _has_avx512():
+    # The instructions of oneDNN's BF16 kernels.
+    if name == "amp-bf16" and "avx512bw" not in cpu_text():
         raise RunError(UNSUPPORTED, "MXNet's BF16 needs a CPU with AVX-512, which this one does not have")
     # MXNet has no switch for TF32: NVIDIA's libraries read this one when they are first used.
     os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
@@ -70,15 +70,6 @@ def type_name(dtype: Any) -> str:
     """Return ``float32``, ``float16`` or ``bfloat16``: for numpy the last is a structure."""
     known = np.dtype(dtype)
     return "bfloat16" if known.names else str(known)
-
-
-def _has_avx512() -> bool:
-    """Return whether the CPU has the instructions of oneDNN's BF16 kernels."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    except OSError:
-        return False
-    return "avx512bw" in text
 
 
 _ALMOST_NOTHING = 1e-30  # in place of a momentum of 0, for which MXNet would call its update without momentum
@@ -214,19 +205,12 @@ def trainable(model: HybridBlock) -> list[Any]:
     return [parameter for parameter in model.collect_params().values() if parameter.grad_req != "null"]
 
 
-def count_parameters(model: HybridBlock) -> int:
-    """Return the number of trainable parameters."""
-    return sum(parameter.data().size for parameter in trainable(model))
-
-
 HYBRIDIZE = "hybridize"
 COMPILERS: dict[str, str | None] = {"none": None, HYBRIDIZE: "static_alloc, static_shape"}
 
 
 class MXNetTraining(Training):
     """Model, trainer, batches and marks of one rank; a model's subclass has ``make_model`` and ``forward``."""
-
-    to_batch: Callable[..., Any]
 
     def __init__(self, settings: Settings, place: Place) -> None:
         if not mx.__version__.startswith("1.9."):
@@ -249,7 +233,7 @@ class MXNetTraining(Training):
         collective = Collective(place)
         if place.world_size > 1:
             collective = COLLECTIVES[settings.collective](place, self._progress.fail)
-        super().__init__(settings, collective, self.to_batch, feed, self._progress)
+        super().__init__(settings, collective, feed, self._progress)
 
         recipe = settings.recipe
         # Gluon lets every parameter decay whose ``wd_mult`` is not 0.
@@ -263,10 +247,7 @@ class MXNetTraining(Training):
 
     @abstractmethod
     def make_model(self, settings: Any) -> tuple[HybridBlock, HybridBlock]:
-        """Return the model, in which parameters with a ``wd_mult`` of 0 do not decay, and its loss.
-
-        Set ``to_batch``, which copies the task's numpy arrays to the device.
-        """
+        """Return the model, in which parameters with a ``wd_mult`` of 0 do not decay, and its loss."""
 
     @abstractmethod
     def forward(self) -> tuple[Any, Any]:
@@ -302,10 +283,9 @@ class MXNetTraining(Training):
             framework_version=mx.__version__,
             device="cpu" if cpu else "cuda",
             device_name=cpu_name() if cpu else "GPU",
-            parameters=count_parameters(self.model),
+            parameters=count_parameters(trainable(self.model)),
             threads=engine_threads(),
             implementation="sgd, in the workers",
-            loss_scaled=self.precision.scaled,
             compiler_mode=COMPILERS[self.settings.compiler],
             peak_memory_of=PROCESS if cpu else "device, in use after the run",
             others={

@@ -30,26 +30,22 @@ from ...tasks.image_classification.settings import ImageSettings
 from . import last_line
 
 
-class ToDevice:
-    """Makes batches of numpy arrays, or of a loader's batches in host memory."""
+def to_device(settings: ImageSettings, context: Any) -> Callable[[Any], tuple[Any, Any]]:
+    """Return what copies images (batch, 3, size, size) and labels to the device; bytes are normalised there.
 
-    def __init__(self, settings: ImageSettings, context: Any) -> None:
-        self._layout, self._context = settings.layout, context
-        self.on_gpu = context.device_type == "gpu"
-        self._mean, self._deviation = (
-            mx.nd.array(values, ctx=context).reshape((1, 3, 1, 1)) * 255 for values in (MEAN, DEVIATION)
-        )
+    On a GPU it happens in the engine.
+    """
+    mean, deviation = (
+        mx.nd.array(values, ctx=context).reshape((1, 3, 1, 1)) * 255 for values in (MEAN, DEVIATION)
+    )
 
-    def __call__(self, images: Any, labels: Any) -> tuple[Any, Any]:
-        """Copy images (batch, 3, size, size) and labels (batch,), both numpy's."""
-        return self.loaded((mx.nd.array(images, dtype="float32"), mx.nd.array(labels, dtype="float32")))
-
-    def loaded(self, batch: tuple[Any, Any]) -> tuple[Any, Any]:
-        """Copy images (batch, 3, size, size) and labels to a GPU, in the engine; bytes are normalised there."""
-        images, labels = (array.as_in_context(self._context) for array in batch)
+    def ready(batch: tuple[Any, Any]) -> tuple[Any, Any]:
+        images, labels = (array.as_in_context(context) for array in batch)
         if images.dtype == np.uint8:
-            images = (images.astype("float32") - self._mean) / self._deviation
-        return (images.transpose((0, 2, 3, 1)) if self._layout == "nhwc" else images), labels
+            images = (images.astype("float32") - mean) / deviation
+        return (images.transpose((0, 2, 3, 1)) if settings.layout == "nhwc" else images), labels
+
+    return ready
 
 
 MAGIC = 0xCED7230A
@@ -144,7 +140,7 @@ AHEAD = PREFETCH_BATCHES + 1  # with the batch that is being made; MXNet has no 
 RECORDS_DECODER = "opencv (ImageRecordIter)"
 
 
-def open_records(settings: ImageSettings, place: Place, ready: ToDevice) -> LoadedFeed:
+def open_records(settings: ImageSettings, place: Place, context: Any) -> LoadedFeed:
     """Open the rank's part of the file: the ranks' parts are fixed, next to each other and of one length.
 
     Each epoch shuffles a part anew. The last batch of an epoch is filled from the next one, whose images it takes
@@ -156,7 +152,7 @@ def open_records(settings: ImageSettings, place: Place, ready: ToDevice) -> Load
         raise RunError(FAILED, f"{records} has {images} images, fewer than there are ranks")
     threads = max(settings.loader_workers, 1)
     made, options = mx.io.ImageRecordUInt8Iter, {}
-    if not ready.on_gpu:
+    if context.device_type != "gpu":
         made = mx.io.ImageRecordIter
         for colour, mean, deviation in zip("rgb", MEAN, DEVIATION):
             options.update({f"mean_{colour}": mean * 255, f"std_{colour}": deviation * 255})
@@ -187,20 +183,17 @@ def open_records(settings: ImageSettings, place: Place, ready: ToDevice) -> Load
         raise _unreadable(records, error) from error
 
     loader = Loader(images, RECORDS_DECODER, AHEAD, None, threads)
-    return LoadedFeed(_batches(iterator, records), ready.loaded, loader)
+    return LoadedFeed(_batches(iterator, records), to_device(settings, context), loader)
 
 
 def _batches(iterator: Any, records: Path) -> Iterator[Any]:
-    while True:
-        try:
-            try:
-                batch = iterator.next()
-            except StopIteration:
-                iterator.reset()
-                batch = iterator.next()
-        except MXNetError as error:
-            raise _unreadable(records, error) from error
-        yield batch.data[0], batch.label[0]
+    try:
+        while True:
+            for batch in iterator:
+                yield batch.data[0], batch.label[0]
+            iterator.reset()
+    except MXNetError as error:
+        raise _unreadable(records, error) from error
 
 
 def find_records(source: str) -> tuple[Path, Path]:
@@ -321,7 +314,7 @@ class Images(RankImages):
         return pixels, np.float32(self.images.labels[draw.image])
 
 
-def open_folder(settings: ImageSettings, place: Place, ready: ToDevice) -> LoadedFeed:
+def open_folder(settings: ImageSettings, place: Place, context: Any) -> LoadedFeed:
     """Start the loader processes of this rank; images and crops depend on the seed alone."""
     data, share = Images(settings, place), in_parts(settings.batch_per_device, settings.loader_workers)
     loader = DataLoader(
@@ -337,7 +330,8 @@ def open_folder(settings: ImageSettings, place: Place, ready: ToDevice) -> Loade
         fetched = pool.batches(iter(loader))
     else:
         fetched = iter(loader)
-    return LoadedFeed(joined(fetched, share.in_batch, _join), ready.loaded, data.loader(share))
+    ready = to_device(settings, context)
+    return LoadedFeed(joined(fetched, share.in_batch, _join), ready, data.loader(share))
 
 
 def _join(parts: list[Any]) -> Any:
@@ -350,7 +344,7 @@ def _stack(samples: list[Any], stack: Callable[[list[Any]], Any] = default_batch
     return stack(samples) if stopped is None else stopped
 
 
-LOADERS: dict[str, Callable[[ImageSettings, Place, ToDevice], LoadedFeed]] = {
+LOADERS: dict[str, Callable[[ImageSettings, Place, Any], LoadedFeed]] = {
     "native": open_records,
     "native-folder": open_folder,
 }
@@ -359,4 +353,4 @@ LOADERS: dict[str, Callable[[ImageSettings, Place, ToDevice], LoadedFeed]] = {
 def open_images(settings: ImageSettings, place: Place, context: Any) -> LoadedFeed:
     """Return the feed of the requested loader; its first images are already being read."""
     one_of("MXNet", "loader", settings.loader, LOADERS)
-    return LOADERS[settings.loader](settings, place, ToDevice(settings, context))
+    return LOADERS[settings.loader](settings, place, context)

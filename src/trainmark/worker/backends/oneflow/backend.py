@@ -11,7 +11,7 @@ import numpy as np
 import oneflow as flow
 
 from ...core.choices import find_precision, one_of, own_gpu, refuse_gaps
-from ...core.facts import Facts, cpu_name
+from ...core.facts import Facts, count_parameters, cpu_name
 from ...core.optimizers import STEP_EPOCHS
 from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.place import Place
@@ -107,11 +107,6 @@ def as_numpy(tensor: Any) -> Any:
     return np.array(tensor.detach().cpu().numpy(), np.float32)
 
 
-def count_parameters(network: Any) -> int:
-    """Return the number of trainable parameters."""
-    return sum(parameter.numel() for parameter in network.parameters() if parameter.requires_grad)
-
-
 class OneFlowTraining(Training):
     """Network, optimizer, batches and marks of one rank.
 
@@ -140,7 +135,7 @@ class OneFlowTraining(Training):
         if settings.threads:
             flow.set_num_threads(settings.threads)
         feed = None if settings.synthetic else self.open_loader(settings, place)
-        super().__init__(settings, Peers(place, self.device), self.to_batch, feed)
+        super().__init__(settings, Peers(place, self.device), feed)
         flow.manual_seed(settings.seed)
         self.build()
 
@@ -161,7 +156,7 @@ class OneFlowTraining(Training):
         ``optimizer_of`` makes the optimizer of the network as it is wrapped for several ranks.
         """
         self.loss, self.tensors = loss, tensors
-        self._parameters = count_parameters(network)
+        self._parameters = count_parameters(network.parameters())
         self.network = self.ranks.wrap(network)
         self.optimizer = optimizer_of(self.network)
         self.autocast: Any = nullcontext()
@@ -206,7 +201,6 @@ class OneFlowTraining(Training):
             parameters=self._parameters,
             threads=self.settings.threads or None,
             implementation="fused" if cuda else "single tensor",
-            loss_scaled=self.precision.scaled,
             others={"step_marks": "handed over", "algorithm_search": search if cuda else None},
         )
 

@@ -15,7 +15,7 @@ from paddle.optimizer.lr import LambdaDecay, LRScheduler
 
 from ...core.backend import Observation, hooked, repeated
 from ...core.choices import find_precision, one_of, refuse_gaps, require_version
-from ...core.facts import PROCESS, Facts, ObservedConfig, cpu_name, type_name
+from ...core.facts import PROCESS, Facts, ObservedConfig, count_parameters, cpu_name, type_name
 from ...core.optimizers import Moments
 from ...core.outcomes import INVALID, UNSUPPORTED, RunError
 from ...core.place import Place
@@ -88,11 +88,6 @@ def operator_by_operator() -> Iterator[None]:
         yield
     finally:
         paddle.jit.enable_to_static(True)
-
-
-def count_parameters(parameters: list[Any]) -> int:
-    """Return the number of elements of these parameters."""
-    return sum(int(parameter.size) for parameter in parameters)
 
 
 def sgd(parameters: list[Any], schedule: LRScheduler, recipe: Recipe) -> paddle.optimizer.Momentum:
@@ -219,12 +214,11 @@ class PaddleTraining(Training):
         marks = None
         if self.device == "cuda":
             marks = EventTimers(settings.steps, lambda: paddle.device.cuda.Event(enable_timing=True))
-        super().__init__(settings, group, self.to_batch, feed, marks)
+        super().__init__(settings, group, feed, marks)
         paddle.seed(settings.seed)
         self.build()
 
     def to_batch(self, *arrays: Any) -> tuple[Any, ...]:
-        """Return numpy's arrays on the device."""
         return tuple(map(paddle.to_tensor, arrays))
 
     from_loader = staticmethod(tuple)  # type: ignore[assignment]  # of any batch
@@ -344,7 +338,6 @@ class PaddleTraining(Training):
             threads=math_threads(),
             optimizer=type(self.optimizer).__name__,
             implementation="multi-tensor" if multi_tensor else "an operator each",
-            loss_scaled=self.scaler is not None,
             compiler_mode=BACKENDS[self.settings.compiler],
             peak_memory_of="device, in use by PaddlePaddle" if cuda else PROCESS,
             others={
@@ -368,16 +361,11 @@ class PaddleTraining(Training):
         """Return how many programs were compiled so far: none for a learner that runs operator by operator."""
         return len(getattr(self._learner.forward, "program_cache", ()))
 
-    def own_losses(self) -> list[float]:
-        return [float(loss) for loss in paddle.stack(self._losses).tolist()]
-
     def products(self, size: int) -> Callable[[int], None]:
-        """Return products by ``paddle.matmul``."""
         one, other = (paddle.randn([size, size]).astype(self.precision.compute) for _ in range(2))
         return repeated(lambda: paddle.matmul(one, other), self.synchronize)
 
     def sums(self, values: int) -> Callable[[int], None]:
-        """Return sums by ``add_``."""
         one, other = paddle.zeros([values]), paddle.zeros([values])
         return repeated(lambda: one.add_(other), self.synchronize)
 
@@ -431,9 +419,6 @@ class ProductTraining(PaddleTraining):
         """Return the observed settings, of the first product and of a ``weight``; so many ``rows`` were passed."""
         kind, own = self.first_product()[0], {**others, "compiled_programs": self.compiled_programs()}
         return ObservedConfig(kind, type_name(weight.dtype), rows, **tf32_switches(), axes=axes, others=own)
-
-    def named_tensors(self) -> dict[str, Any]:
-        return self.model.named_tensors()
 
     def observe(self) -> Observation:
         found: list[ObservedProduct] = []

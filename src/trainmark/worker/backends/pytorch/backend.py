@@ -15,8 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ...core.backend import Observation, hooked, repeated
 from ...core.choices import find_precision, refuse_gaps, require_version
-from ...core.facts import PROCESS, Facts, ObservedConfig, cpu_name, type_name
-from ...core.feed import LoadedFeed, Numbered
+from ...core.facts import PROCESS, Facts, ObservedConfig, count_parameters, cpu_name, type_name
 from ...core.place import Place
 from ...core.precision import Precision, require_capability
 from ...core.settings import NATIVE, Settings
@@ -25,17 +24,8 @@ from ...core.window import EventTimers
 from ...pytorch_fast import compilers
 from ...pytorch_fast.scaled_linear import OPERAND, operand_type, products_in_fp8
 from ...tasks.products import NamedProducts, ObservedLayers, ObservedProduct, observe_product
-from .collectives import (
-    DDP,
-    FLAT,
-    FLAT_16,
-    Exchange,
-    Group,
-    InOnePiece,
-    WhileComputed,
-    check_gradients,
-    choose_device,
-)
+from . import collectives
+from .collectives import Exchange, Group, InOnePiece, WhileComputed
 
 # The precisions; autocast casts the weights for each use.
 PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16", "fp16", "bf16", "fp8")
@@ -71,11 +61,6 @@ def _numpy(tensor: Any) -> Any:
     given = whole(tensor.to_dense() if tensor.is_sparse else tensor).detach()
     there = given.float().cpu().contiguous()
     return (there.clone() if there.data_ptr() == given.data_ptr() else there).numpy()
-
-
-def count_parameters(model: nn.Module) -> int:
-    """Return the number of trainable parameters."""
-    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
 
 
 # The operators, without their overloads, that the losses of logits come down to.
@@ -126,19 +111,20 @@ class PyTorchTraining(Training):
         require_version("PyTorch", torch.__version__, (2, 4))
         if settings.threads:
             torch.set_num_threads(settings.threads)
-        self._device = choose_device(settings.device, place)
+        self._device = collectives.choose_device(settings.device, place)
         refuse_gaps(settings, place, self._device.type)
         self.precision = choose_precision(settings.precision, self._device)
         self._compute = getattr(torch, self.precision.compute)
         self.destination: tuple[Any, ...] = (self._device, self._compute)
         compilers.check_compiler(settings.compiler, self._device)
-        check_gradients(settings.gradients, self._compute, compilers.captures(settings.compiler))
+        captured = compilers.captures(settings.compiler)
+        collectives.check_gradients(settings.gradients, self._compute, captured)
         self.check(settings)
         feed = None if settings.synthetic else self.open_loader(settings, place)
         marks = None
         if self._device.type == "cuda":
             marks = EventTimers(settings.steps, lambda: torch.cuda.Event(enable_timing=True))
-        super().__init__(settings, Group(place, self._device), self.to_batch, feed, marks)
+        super().__init__(settings, Group(place, self._device), feed, marks)
         # The algorithm search of cuDNN happens in the first steps; shapes never change. No step of a check is timed.
         torch.backends.cudnn.benchmark = not settings.equivalence
         torch.manual_seed(settings.seed)
@@ -148,7 +134,6 @@ class PyTorchTraining(Training):
         """Raise ``RunError`` for settings of the task that this PyTorch cannot train."""
 
     def to_batch(self, *arrays: Any) -> tuple[Any, ...]:
-        """Return tensors of numpy arrays on the device."""
         tensors = tuple(map(torch.from_numpy, arrays))
         if self._device.type == "cuda":
             return self.from_loader(tuple(tensor.pin_memory() for tensor in tensors))
@@ -157,11 +142,6 @@ class PyTorchTraining(Training):
     def from_loader(self, tensors: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the tensors on the device; from pinned memory in the order of its work and without waiting."""
         return tuple(tensor.to(self._device, non_blocking=True) for tensor in tensors)
-
-    def open_numbers(self, data: Numbered, settings: Any, place: Place) -> LoadedFeed:
-        from .loading import open_numbers
-
-        return open_numbers(data, settings, place, self._device)
 
     def take_over(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         """Train this model."""
@@ -202,10 +182,11 @@ class PyTorchTraining(Training):
         name = self.settings.gradients
         if self.ranks.backend is None:
             return Exchange()
-        if name == DDP or (name == NATIVE and not self.is_recorded()):
+        if name == collectives.DDP or (name == NATIVE and not self.is_recorded()):
             return WhileComputed(self._device, static_graph)
-        narrow = self._compute if name == FLAT_16 else None
-        return InOnePiece(FLAT if name == NATIVE else name, self.ranks.place.world_size, narrow)
+        narrow = self._compute if name == collectives.FLAT_16 else None
+        name = collectives.FLAT if name == NATIVE else name
+        return InOnePiece(name, self.ranks.place.world_size, narrow)
 
     def compile(self, network: nn.Module) -> Any:
         """Return the network as the run's compiler makes it."""
@@ -309,11 +290,10 @@ class PyTorchTraining(Training):
             framework_version=torch.__version__,
             device=self._device.type,
             device_name=torch.cuda.get_device_name(self._device) if cuda else cpu_name(),
-            parameters=count_parameters(self.model),
+            parameters=count_parameters(self.model.parameters()),
             threads=torch.get_num_threads(),
             implementation="fused" if self.optimizer.defaults.get("fused") else "foreach",
             optimizer=type(self.optimizer).__name__,
-            loss_scaled=self.scaler.is_enabled(),
             compiler_mode=compilers.MODES[self.settings.compiler],
             peak_memory_of="device, in use by PyTorch" if cuda else PROCESS,
             others={
@@ -335,9 +315,6 @@ class PyTorchTraining(Training):
     def compilations(self) -> int | None:
         recorded = 0 if self._captured is None else int(self._captured.recorded)
         return recorded + compilers.compilations(self.settings.compiler)
-
-    def own_losses(self) -> list[float]:
-        return [float(loss) for loss in self._losses.tolist()]
 
     def own_pass(self) -> Observation:
         """Pass this rank's batch through the model itself, neither wrapped nor compiled.
@@ -382,7 +359,7 @@ class PyTorchTraining(Training):
 
     def _unscaled_gradients(self) -> tuple[dict[str, Any], float]:
         """Return the gradients of the loss alone, and the norm of all of them together."""
-        scale = self.scaler.get_scale() if self.scaler.is_enabled() else 1.0
+        scale = self.scaler.get_scale()
         found = {
             name: torch.zeros_like(tensor) if tensor.grad is None else tensor.grad
             for name, tensor in self.named_tensors().items()
@@ -411,7 +388,6 @@ class PyTorchTraining(Training):
         return tuple(read({"": tensor})[""] for tensor in self.batch)
 
     def products(self, size: int) -> Callable[[int], None]:
-        """Return products by ``torch.mm`` into one result, in FP8 by ``torch._scaled_mm``."""
         if self.precision.fp8:
             return repeated(products_in_fp8(size, self._device), self.synchronize)
         one, other = (torch.randn(size, size, device=self._device).to(self._compute) for _ in range(2))
@@ -419,7 +395,6 @@ class PyTorchTraining(Training):
         return repeated(lambda: torch.mm(one, other, out=result), self.synchronize)
 
     def sums(self, values: int) -> Callable[[int], None]:
-        """Return sums by ``add_``."""
         one, other = (torch.zeros(values, device=self._device) for _ in range(2))
         return repeated(lambda: one.add_(other), self.synchronize)
 
@@ -534,9 +509,6 @@ class ProductTraining(PyTorchTraining):
         with noting(self.model, note):
             step()
         return ObservedLayers(types, inputs[0] if inputs else None)
-
-    def named_tensors(self) -> dict[str, Any]:
-        return self.model.named_tensors()
 
     def observe(self) -> Observation:
         found: list[ObservedProduct] = []

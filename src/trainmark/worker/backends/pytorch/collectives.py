@@ -165,7 +165,6 @@ class WhileComputed(Exchange):
         self._wrapped: Any = None
 
     def withheld(self) -> "AbstractContextManager[Any]":
-        """Return DDP's context in which buckets are not exchanged."""
         context: AbstractContextManager[Any] = self._wrapped.no_sync()
         return context
 

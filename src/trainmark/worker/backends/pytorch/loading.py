@@ -18,7 +18,7 @@ from ...tasks.image_classification.images import DEVIATION, MEAN, Draw
 from ...tasks.image_classification.settings import ImageSettings
 
 
-def open_numbers(data: Numbered, settings: Settings, place: Place, device: Any) -> LoadedFeed:
+def open_numbers(data: Numbered, settings: Settings, place: Place) -> LoadedFeed:
     """Start the loader processes of this rank, at most ``AHEAD``; return their feed.
 
     Each batch is made by one process, in one piece.
@@ -31,7 +31,7 @@ def open_numbers(data: Numbered, settings: Settings, place: Place, device: Any) 
         sampler=shard_batches(data.samples, settings.batch_per_device, place, settings.seed),
         num_workers=workers,
         collate_fn=_tensors,
-        pin_memory=device.type == "cuda",
+        pin_memory=settings.device != "cpu" and torch.cuda.is_available(),
         prefetch_factor=each or None,
     )
     facts = Loader(data.samples, None, each * workers, read.produced, workers)

@@ -1,7 +1,6 @@
 """TensorFlow as a backend, with Keras for the layers: precision, compiler, optimizer, the step, weights."""
 
 import logging
-import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -15,7 +14,7 @@ import tensorflow as tf
 
 from ...core.backend import Observation, repeated
 from ...core.choices import find_precision, one_of, refuse_gaps, require_version
-from ...core.facts import PROCESS, Facts, ObservedConfig, assert_parameters, cpu_name
+from ...core.facts import PROCESS, Facts, ObservedConfig, assert_parameters, count_parameters, cpu_name
 from ...core.optimizers import Moments
 from ...core.place import Place
 from ...core.precision import Precision, require_capability
@@ -93,11 +92,10 @@ class Momentum:
 
     name, kernel = "SGD", "ResourceApplyMomentum"
 
-    def __init__(self, variables: Sequence[Any], decays: Sequence[bool], recipe: Recipe) -> None:
-        """Take the Keras variables, and for each whether it decays; make the velocities, zero."""
+    def __init__(self, variables: Sequence[Any], decays: Sequence[float], recipe: Recipe) -> None:
+        """Take the Keras variables, and the weight decay of each; make the velocities, zero."""
         self._variables, self._velocities = list(variables), _zeros(variables)
-        self._decays = [recipe.weight_decay if decays_too else 0.0 for decays_too in decays]
-        self._momentum = recipe.momentum
+        self._decays, self._momentum = decays, recipe.momentum
 
     def apply(self, gradients: Sequence[Any], rate: Any) -> None:
         """Update the variables at the learning rate ``rate`` (scalar, FP32)."""
@@ -125,12 +123,11 @@ class AdamW:
 
     kernel = "ResourceApplyAdam"
 
-    def __init__(self, variables: Sequence[Any], decays: Sequence[bool], recipe: AdamRecipe) -> None:
-        """Take the Keras variables, and for each whether it decays; make the moments, zero."""
+    def __init__(self, variables: Sequence[Any], decays: Sequence[float], recipe: AdamRecipe) -> None:
+        """Take the Keras variables, and the weight decay of each; make the moments, zero."""
         self.name, self._recipe = recipe.optimizer_name, recipe
         self.first, self.second = _zeros(variables), _zeros(variables)
-        decay = [recipe.weight_decay if decays_too else 0.0 for decays_too in decays]
-        self._parts = list(zip(variables, self.first, self.second, decay))
+        self._parts = list(zip(variables, self.first, self.second, decays))
         self.steps = tf.Variable(0.0, trainable=False, dtype=tf.float32)
 
     def begin(self, gradients: Sequence[Any]) -> tuple[Sequence[Any], list[Any]]:
@@ -172,7 +169,6 @@ class Lamb(AdamW):
     kernel = "operations"
 
     def apply(self, gradients: Sequence[Any], rate: Any) -> None:
-        """Update the variables at the learning rate ``rate`` (scalar, FP32)."""
         gradients, powers = self.begin(gradients)
         beta1, beta2 = self._recipe.momentum, self._recipe.second_momentum
         left = [1.0 - power for power in powers]
@@ -185,13 +181,6 @@ class Lamb(AdamW):
                 own, its = tf.norm(variable.value), tf.norm(direction)
                 direction *= tf.where((own > 0) & (its > 0), tf.math.divide_no_nan(own, its), 1.0)
             variable.value.assign_sub(rate * direction)
-
-
-def make_optimizer(variables: Sequence[Any], decays: Sequence[bool], recipe: Recipe) -> AdamW | Momentum:
-    """Return the optimizer of a recipe."""
-    if isinstance(recipe, AdamRecipe):
-        return (Lamb if recipe.optimizer == LAMB else AdamW)(variables, decays, recipe)
-    return Momentum(variables, decays, recipe)
 
 
 class LossScale:
@@ -253,11 +242,6 @@ class NamedVariable(NamedTuple):
         return np.ascontiguousarray(array.transpose(self.order), np.float32)
 
 
-def count_parameters(model: Any) -> int:
-    """Return the number of trainable parameters."""
-    return sum(math.prod(variable.shape) for variable in model.trainable_variables)
-
-
 class TensorFlowTraining(Training):
     """One rank; a model's subclass builds the Keras model, passes it to ``take_over``, and has ``forward``."""
 
@@ -280,7 +264,7 @@ class TensorFlowTraining(Training):
         # Before the loader: its order is drawn from this seed too.
         keras.utils.set_random_seed(settings.seed)
         feed = None if settings.synthetic else self.open_loader(settings, place)
-        super().__init__(settings, group, self.to_batch, feed)
+        super().__init__(settings, group, feed)
         with group.scope():
             self.build()
 
@@ -297,10 +281,14 @@ class TensorFlowTraining(Training):
         """Train this model; ``tensors`` are its variables by the shared names, ``decays`` whether one decays."""
         self.model, self.tensors = model, tensors
         self._variables = model.trainable_variables
-        names = {id(tensors[name].variable): name for name in tensors}
-        decaying = [decays(names[id(variable)]) for variable in self._variables]
-        self.optimizer = make_optimizer(self._variables, decaying, self.settings.recipe)
-        self._scale = LossScale(self.precision.scaled, self.settings.recipe)
+        names, recipe = {id(tensors[name].variable): name for name in tensors}, self.settings.recipe
+        decay = [recipe.weight_decay if decays(names[id(one)]) else 0.0 for one in self._variables]
+        self.optimizer: AdamW | Momentum
+        if isinstance(recipe, AdamRecipe):
+            self.optimizer = (Lamb if recipe.optimizer == LAMB else AdamW)(self._variables, decay, recipe)
+        else:
+            self.optimizer = Momentum(self._variables, decay, recipe)
+        self._scale = LossScale(self.precision.scaled, recipe)
 
         part, whole = self._compiler.part, self._compiler.whole
         self._pass, self._update = part(self._forward_and_backward), part(self._apply)
@@ -389,11 +377,10 @@ class TensorFlowTraining(Training):
             framework_version=tf.__version__,
             device=self.device.type,
             device_name=cpu_name() if gpu is None else str(details.get("device_name", "GPU")),
-            parameters=count_parameters(self.model),
+            parameters=count_parameters(self._variables),
             threads=threads or len(os.sched_getaffinity(0)),
             optimizer=self.optimizer.name,
             implementation=self.optimizer.kernel,
-            loss_scaled=self._scale.enabled,
             compiler_mode=self._compiler.mode,
             peak_memory_of="device, in use by TensorFlow" if self.device.gpu is not None else PROCESS,
             others={
@@ -415,30 +402,21 @@ class TensorFlowTraining(Training):
         return int(self.optimizer.steps.numpy()) if isinstance(self.optimizer, AdamW) else None
 
     def read_moments(self) -> Moments | None:
-        """Return the moments of the optimizer; SGD has none."""
         adam = self.optimizer
         if not isinstance(adam, AdamW):
             return None
         return Moments(int(adam.steps.numpy()), self.by_name(adam.first), self.by_name(adam.second))
 
     def products(self, size: int) -> Callable[[int], None]:
-        """Return products by ``tf.matmul``."""
         with tf.device(self.device.path):
             one, other = (tf.cast(tf.random.normal((size, size)), self.precision.compute) for _ in range(2))
-        return self._repeated(lambda: tf.matmul(one, other))
+        # Operations are done where their arrays are.
+        return repeated(lambda: tf.matmul(one, other), self.synchronize)
 
     def sums(self, values: int) -> Callable[[int], None]:
-        """Return sums by ``assign_add``."""
         with tf.device(self.device.path):
             one, other = tf.Variable(tf.zeros(values), trainable=False), tf.zeros(values)
-        return self._repeated(lambda: one.assign_add(other))
-
-    def _repeated(self, once: Callable[[], Any]) -> Callable[[int], None]:
-        def times(count: int) -> None:
-            with tf.device(self.device.path):
-                repeated(once, self.synchronize)(count)
-
-        return times
+        return repeated(lambda: one.assign_add(other), self.synchronize)
 
     def peak_memory_bytes(self) -> int:
         if self.device.gpu is not None:
@@ -473,7 +451,7 @@ class NamedModel:
             self.tensors[name] = NamedVariable(variable, order)
         self.variables = {name: tensor.variable for name, tensor in self.tensors.items()}
         self.trainable_variables: list[Any] = list(self.variables.values())
-        assert_parameters(count_parameters(self), description.parameters())
+        assert_parameters(count_parameters(self.trainable_variables), description.parameters())
 
     def batch_logits(self, batch: Any, tap: Tap) -> Any:
         """Return the logits of a batch."""

@@ -3,7 +3,7 @@
 import contextlib
 import re
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +112,7 @@ def open_pipeline(source: "Source", settings: ImageSettings, place: Place, devic
         batches = batches.apply(tf.data.experimental.prefetch_to_device(device.path, 1))
         ahead += 1
 
-    def explained() -> Iterator[Any]:
+    def made_batches() -> Iterator[Any]:
         """Yield the batches; turn an error into one that names a file."""
         taken = 0
         try:
@@ -122,9 +122,9 @@ def open_pipeline(source: "Source", settings: ImageSettings, place: Place, devic
         except tf.errors.ResourceExhaustedError:
             raise
         except tf.errors.OpError as error:
-            raise _unusable(source, settings, place, taken) or source.explain(error) from error
+            raise _explained(error, source, settings, place, taken) from error
 
-    feed = PipelineFeed(explained(), tuple, Loader(source.images, DECODER, ahead, None, threads))
+    feed = PipelineFeed(made_batches(), tuple, Loader(source.images, DECODER, ahead, None, threads))
     feed.made = made
     return feed
 
@@ -193,10 +193,12 @@ def _numbered(source: "Source", place: Place) -> Any:
     return tf.data.Dataset.zip((numbers, source.examples(place)))
 
 
-def _unusable(source: "Source", settings: ImageSettings, place: Place, batch: int) -> RunError | None:
-    """Return the ``RunError`` that names the example which cannot be used, or None if it is not an example's fault.
+def _explained(
+    failure: BaseException, source: "Source", settings: ImageSettings, place: Place, batch: int
+) -> RunError:
+    """Return the ``RunError`` that names the example which cannot be used, or the shard that cannot be read to its end.
 
-    tf.data does not name it. The same row of examples is made once more, this time not decoded, up to
+    tf.data names neither. The same row of examples is made once more, this time not decoded, up to
     the batch that failed; its examples are then prepared one by one.
     """
     size = settings.batch_per_device
@@ -211,7 +213,12 @@ def _unusable(source: "Source", settings: ImageSettings, place: Place, batch: in
                 elif isinstance(error, tf.errors.NotFoundError):
                     reason = "it does not exist"
                 return RunError(FAILED, f"{source.name(*example)} cannot be used: {reason}")
-    return None
+    for shard in source.shards:
+        try:
+            tf.data.TFRecordDataset(str(shard)).reduce(0, lambda count, _: count + 1)
+        except tf.errors.OpError as broken:
+            return RunError(FAILED, f"{shard} cannot be read: {plain_sentence(broken)}")
+    return RunError(FAILED, f"the {source.what} loader failed: {plain_sentence(failure)}")
 
 
 SHARD = re.compile(r"train-\d{5,}-of-(?P<count>\d{5,})")
@@ -244,9 +251,11 @@ def find_records(settings: ImageSettings) -> "RecordSource":
 class RecordSource:
     """Shards; an example is the shard's path and a serialized tf.train.Example."""
 
+    what = "TFRecord"
+
     def __init__(self, shards: list[Path], settings: ImageSettings) -> None:
         """Count the records: of the indexes where there are any, else by going from record to record."""
-        self._shards, self._seed, self._reads_ahead = shards, settings.seed, settings.loader_workers > 0
+        self.shards, self._seed, self._reads_ahead = shards, settings.seed, settings.loader_workers > 0
         self.images = sum(_count_records(shard) for shard in shards)
         if not self.images:
             raise RunError(FAILED, f"{shards[0].parent} has no records in its TFRecord shards")
@@ -257,10 +266,10 @@ class RecordSource:
         Each epoch deals the shards out anew where their number is a multiple of the ranks'; else every rank reads all
         of them and keeps each so-many-th record.
         """
-        by_shards = len(self._shards) % place.world_size == 0
-        shards = tf.data.Dataset.from_tensor_slices([str(shard) for shard in self._shards])
-        shards = shards.shuffle(len(self._shards), self._seed).repeat()
-        turns = min(OPEN_SHARDS, len(self._shards))
+        by_shards = len(self.shards) % place.world_size == 0
+        shards = tf.data.Dataset.from_tensor_slices([str(shard) for shard in self.shards])
+        shards = shards.shuffle(len(self.shards), self._seed).repeat()
+        turns = min(OPEN_SHARDS, len(self.shards))
         mine = shards.shard(place.world_size, place.rank) if by_shards else shards
 
         def read_shard(path: Any) -> Any:
@@ -293,15 +302,6 @@ class RecordSource:
             own = ""
         return f"{shard.numpy().decode()}, record of {own}" if own else f"{shard.numpy().decode()}, a record"
 
-    def explain(self, error: BaseException) -> RunError:
-        """Find the shard that cannot be read to its end: TensorFlow does not name it."""
-        for shard in self._shards:
-            try:
-                tf.data.TFRecordDataset(str(shard)).reduce(0, lambda count, _: count + 1)
-            except tf.errors.OpError as broken:
-                return RunError(FAILED, f"{shard} cannot be read: {plain_sentence(broken)}")
-        return RunError(FAILED, f"the TFRecord loader failed: {plain_sentence(error)}")
-
 
 def _count_records(shard: Path) -> int:
     """Return the number of records: lines of the shard's index, or lengths that lead from one record to the next.
@@ -331,6 +331,9 @@ def _count_records(shard: Path) -> int:
 class FolderSource:
     """The paths and labels of ``settings.data``; an example is a path and its label."""
 
+    what = "image"
+    shards: Sequence[Path] = ()
+
     def __init__(self, settings: ImageSettings) -> None:
         """Find the images; raise ``RunError`` if there are none."""
         self._list, self._seed = read_images(settings.data, settings.classes), settings.seed
@@ -350,10 +353,6 @@ class FolderSource:
     def name(self, *example: Any) -> str:
         """Return the path."""
         return str(example[0].numpy().decode())
-
-    def explain(self, error: BaseException) -> RunError:
-        """Return the failure; the list of files itself cannot fail."""
-        return RunError(FAILED, f"the image loader failed: {plain_sentence(error)}")
 
 
 Source = RecordSource | FolderSource  # a data set on disk, of ``images`` in an epoch

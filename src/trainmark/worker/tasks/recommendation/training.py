@@ -58,4 +58,4 @@ class ClickTraining(Training):
         threads = int(settings.loader_workers > 0)
         loader = Loader(source.samples, None, AHEAD * threads, produced, threads)
         items = read_ahead(batches(), AHEAD) if threads else batches()
-        return LoadedFeed(items, lambda batch: self.as_batch(*batch), loader)
+        return LoadedFeed(items, lambda batch: self.to_batch(*batch), loader)

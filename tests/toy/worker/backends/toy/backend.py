@@ -23,7 +23,7 @@ class ToyTraining(Training):
         one_of("toy", "compiler", settings.compiler, ("none",))
         one_of("toy", "device", settings.device, ("auto", "cpu"))
         refuse_gaps(settings, place, "cpu")
-        super().__init__(settings, Peers(place, _end), lambda *arrays: arrays)
+        super().__init__(settings, Peers(place, _end))
         shapes = self.task.check(settings).shapes
         self.weights = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
         self.velocities = {name: np.zeros_like(weight) for name, weight in self.weights.items()}
