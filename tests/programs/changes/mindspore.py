@@ -16,7 +16,7 @@ precision: Any = importlib.import_module("trainmark_worker.core.precision")
 def step_again(training: Any, **parts: Any) -> None:
     old = training.train_step
     whole = {"forward": old.forward, "optimizer": old.optimizer, "reducer": old.reducer, **parts}
-    training.train_step = backend.make_step(**whole, scaler=training._scaler)
+    training.train_step = backend.TrainStep(**whole, scaler=training._scaler)
 
 
 def batch_norm_evaluates(training: Any) -> None:

@@ -60,49 +60,36 @@ def bind_threads(threads: int, place: Place, loading: set[int]) -> None:
 
 
 class TrainStep(nn.Cell):
-    """Forward, backward, mean of the gradients over the ranks, update; returns the loss of this rank."""
+    """Forward, backward, mean of the gradients over the ranks, update; returns the loss of this rank.
 
-    def __init__(self, forward: nn.Cell, optimizer: nn.Optimizer, reducer: nn.Cell) -> None:
-        """Take over the parts; ``reducer`` maps this rank's gradients to their means over the ranks."""
-        super().__init__(auto_prefix=False)
-        self.forward, self.optimizer, self.reducer = forward, optimizer, reducer
-        self.gradients = ms.value_and_grad(forward, None, optimizer.parameters, has_aux=True)
-
-    def construct(self, *batch: Any) -> Any:
-        """Train on one batch; a compiled ``construct`` must call its first argument ``self``."""
-        (loss, _), gradients = self.gradients(*batch)
-        return ops.depend(loss, self.optimizer(self.reducer(gradients)))
-
-
-class ScaledTrainStep(TrainStep):
-    """The same with a scaled loss; a step whose gradients overflow does not update."""
+    With a ``scaler`` the loss is scaled, and a step whose gradients overflow does not update.
+    """
 
     def __init__(self, forward: nn.Cell, optimizer: nn.Optimizer, reducer: nn.Cell, scaler: Any) -> None:
-        super().__init__(forward, optimizer, reducer)
-        self.scaler = scaler
-        self.scaled_gradients = ms.value_and_grad(self._scaled_loss, None, optimizer.parameters, has_aux=True)
+        """Take over the parts, in training mode; ``reducer`` maps a rank's gradients to their means over the ranks."""
+        super().__init__(auto_prefix=False)
+        self.forward, self.optimizer, self.reducer, self.scaler = forward, optimizer, reducer, scaler
+        passed = forward if scaler is None else self._scaled_loss
+        self.gradients = ms.value_and_grad(passed, None, optimizer.parameters, has_aux=True)
+        self.set_train()
 
     def _scaled_loss(self, *batch: Any) -> Any:
         loss, _ = self.forward(*batch)
         return self.scaler.scale(loss), loss
 
     def construct(self, *batch: Any) -> Any:
-        """Train on one batch. The means over the ranks come first, so that all skip the same steps."""
-        (_, loss), gradients = self.scaled_gradients(*batch)
-        gradients = self.scaler.unscale(self.reducer(gradients))
+        """Train on one batch; a compiled ``construct`` must call its first argument ``self``."""
+        (loss, unscaled), gradients = self.gradients(*batch)
+        # The means over the ranks come first, so that all skip the same steps.
+        gradients = self.reducer(gradients)
+        if self.scaler is None:
+            return ops.depend(loss, self.optimizer(gradients))
+        gradients = self.scaler.unscale(gradients)
         finite = amp.all_finite(gradients)
         self.scaler.adjust(finite)
         if finite:
-            loss = ops.depend(loss, self.optimizer(gradients))
-        return loss
-
-
-def make_step(forward: nn.Cell, optimizer: nn.Optimizer, reducer: nn.Cell, scaler: Any) -> TrainStep:
-    """Return the step, in training mode; ``scaler`` is None where the loss is not scaled."""
-    parts = (forward, optimizer, reducer)
-    step = TrainStep(*parts) if scaler is None else ScaledTrainStep(*parts, scaler)
-    step.set_train()
-    return step
+            unscaled = ops.depend(unscaled, self.optimizer(gradients))
+        return unscaled
 
 
 def sgd(
@@ -208,7 +195,7 @@ class MindSporeTraining(Training):
         elif self.precision.scaled:
             self._scaler = amp.StaticLossScaler(scale)
         reducer = self.ranks.reducer(optimizer.parameters)
-        self.train_step = make_step(forward, optimizer, reducer, self._scaler)
+        self.train_step = TrainStep(forward, optimizer, reducer, self._scaler)
         self._compile_s = 0.0
 
     def train(self, index: int) -> None:
