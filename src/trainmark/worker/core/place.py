@@ -109,7 +109,11 @@ class Ranks:
 
     def gather(self, values: Sequence[int]) -> list[list[int]]:
         """Return every rank's 64-bit values, by rank. All ranks must call it."""
-        return [list(values)]
+        return [list(values)] if self.backend is None else self.all_gather(values)
+
+    def all_gather(self, values: Sequence[int]) -> list[list[int]]:
+        """Return what ``gather`` does, by the framework's collectives."""
+        raise NotImplementedError
 
     def leave(self) -> None:
         """Leave at the same time, because a rank that leaves early would look lost to the others."""

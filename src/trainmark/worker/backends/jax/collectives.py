@@ -239,10 +239,8 @@ class Group(Ranks):
     def counted(self) -> int:
         return int(jax.process_count())
 
-    def gather(self, values: Sequence[int]) -> list[list[int]]:
-        """Return the 64-bit values of every rank, by rank; as halves, because JAX has no 64 bits by default."""
-        if self.alone:
-            return super().gather(values)
+    def all_gather(self, values: Sequence[int]) -> list[list[int]]:
+        """Exchange the values as halves, because JAX has no 64 bits by default."""
         halves = np.array([values], np.int64).view(np.uint32)
         return np.ascontiguousarray(self._show(self.part(halves))).view(np.int64).tolist()
 

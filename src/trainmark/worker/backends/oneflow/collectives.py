@@ -34,9 +34,7 @@ class Peers(Ranks):
         if self.backend is not None:
             flow.comm.barrier()
 
-    def gather(self, values: Sequence[int]) -> list[list[int]]:
-        if self.backend is None:
-            return super().gather(values)
+    def all_gather(self, values: Sequence[int]) -> list[list[int]]:
         own = flow.tensor(list(values), dtype=flow.int64, device=self._device)
         parts = [flow.zeros_like(own) for _ in range(self.place.world_size)]
         flow.comm.all_gather(parts, own)

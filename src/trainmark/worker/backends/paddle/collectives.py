@@ -115,9 +115,7 @@ class Group(Ranks):
         if self.backend is not None:
             dist.barrier()
 
-    def gather(self, values: Sequence[int]) -> list[list[int]]:
-        if self.backend is None:
-            return super().gather(values)
+    def all_gather(self, values: Sequence[int]) -> list[list[int]]:
         own = paddle.to_tensor(list(values), dtype="int64")
         parts: list[Any] = []
         dist.all_gather(parts, own)

@@ -59,9 +59,7 @@ class Group(Ranks):
         elif self.backend is not None:
             dist.barrier()
 
-    def gather(self, values: Sequence[int]) -> list[list[int]]:
-        if self.backend is None:
-            return super().gather(values)
+    def all_gather(self, values: Sequence[int]) -> list[list[int]]:
         own = torch.tensor(values, dtype=torch.int64, device=self._device)
         parts = [torch.empty_like(own) for _ in range(self.place.world_size)]
         dist.all_gather(parts, own)

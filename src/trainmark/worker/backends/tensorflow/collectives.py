@@ -91,9 +91,7 @@ class Group(Ranks):
     def counted(self) -> int:
         return 1 if self._strategy is None else int(self._strategy.num_replicas_in_sync)
 
-    def gather(self, values: Sequence[int]) -> list[list[int]]:
-        if self._strategy is None:
-            return super().gather(values)
+    def all_gather(self, values: Sequence[int]) -> list[list[int]]:
         own = tf.constant([list(values)], tf.int64)
         strategy = self._strategy
 
