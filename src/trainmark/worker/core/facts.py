@@ -29,7 +29,7 @@ def cpu_text() -> str:
 
 def type_name(dtype: Any) -> str:
     """Return a framework's type as observations name it: ``torch.bfloat16`` or ``DataType.BFLOAT16`` is bfloat16."""
-    return str(dtype).rpartition(".")[2].lower()
+    return str(getattr(dtype, "name", dtype)).rpartition(".")[2].lower()
 
 
 def count_parameters(parameters: Iterable[Any]) -> int:

@@ -3,6 +3,7 @@
 import hashlib
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -169,6 +170,14 @@ class Training(Backend):
             **facts.others,
         }
 
+    def tf32_switches(self) -> dict[str, Any]:
+        """Return whether the framework lets a GPU use TF32, by the names of ``ObservedConfig``; empty if unknown."""
+        return {}
+
+    def compiled_facts(self) -> dict[str, Any]:
+        """Return what the first step shows of its compiled programs; raise ``RunError`` for what it must not."""
+        return {}
+
     def actual(self) -> dict[str, Any]:
         """Return the observations of the first step; raise ``RunError`` (invalid) if they differ from the request."""
         settings, expected, facts = self.settings, self.expected(), self.facts()
@@ -180,7 +189,10 @@ class Training(Backend):
             "batch_per_device": settings.batch_per_device,
             **self.task.requested(settings),
         }
-        found = as_requested(self.observed_config(), requested, facts.device)
+        observed = self.observed_config()
+        others = {**observed.others, **self.compiled_facts()}
+        observed = replace(observed, **self.tf32_switches(), others=others)
+        found = as_requested(observed, requested, facts.device)
         ranks, there = self.ranks.counted(), self.ranks.place.world_size
         if ranks != there:
             raise RunError(INVALID, f"{settings.framework} counts {ranks} ranks, but {there} were started")

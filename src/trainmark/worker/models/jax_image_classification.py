@@ -17,7 +17,7 @@ from flax import linen as nn
 from flax.traverse_util import flatten_dict
 from jax.extend.core import jaxprs_in_params
 
-from ..backends.jax.backend import JaxTraining, optimizer, tf32_switches
+from ..backends.jax.backend import JaxTraining, optimizer
 from ..core.backend import Observation
 from ..core.facts import ObservedConfig, assert_parameters, count_parameters
 from ..core.precision import Precision
@@ -298,13 +298,8 @@ class JaxImageTraining(JaxTraining, ImageTraining):
             self.settings.model,
             self._outputs[1] if len(self._outputs) > 1 else None,
             str(self.state.params["stem"]["conv"]["kernel"].dtype),
-            **tf32_switches(),
             unseen=("weight_layout",),
-            others={
-                "compiled_dtype": self._compiled[0],
-                "compiled_layout": self._compiled[1],
-                "compile_cache_hits": self._clock.cache_hits,
-            },
+            others={"compiled_dtype": self._compiled[0], "compiled_layout": self._compiled[1]},
         )
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:

@@ -146,7 +146,7 @@ class PaddleImageTraining(PaddleTraining, ImageTraining):
         self._output = (type_name(output.dtype), tuple(output.shape))
 
     def observed_config(self) -> ObservedConfig:
-        """Return the observations of the second convolution, and Paddle's TF32 switches; the hook is removed.
+        """Return the observations of the second convolution; the hook is removed.
 
         Paddle's tensors are contiguous, so that shapes tell the layout. Weights are (outputs, inputs, height, width)
         in either layout; how a convolution reads them is not observable.
@@ -156,9 +156,7 @@ class PaddleImageTraining(PaddleTraining, ImageTraining):
             self.settings.model,
             self._output,
             type_name(self._convolutions[1].weight.dtype),
-            **backend.tf32_switches(),
             unseen=("weight_layout",),
-            others={"compiled_programs": self.compiled_programs()},
         )
 
     def named_tensors(self) -> dict[str, Any]:

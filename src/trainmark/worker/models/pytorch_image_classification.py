@@ -10,13 +10,13 @@ import torch
 from torch import nn
 from torch.utils._triton import has_triton
 
-from ..backends.pytorch.backend import Operators, PyTorchTraining, tf32_switches
+from ..backends.pytorch.backend import Operators, PyTorchTraining
 from ..backends.pytorch.collectives import FLAT_16, InOnePiece
 from ..backends.pytorch.loading import ON_GPU, Batch, memory_format
 from ..core.backend import Observation, hooked
 from ..core.facts import Facts, ObservedConfig, assert_parameters, count_parameters, type_name
 from ..core.place import Place
-from ..pytorch_fast.compilers import FOLDED, FUSED, FUSED_CUDNN, NONE, UPDATE, cache_hits, chosen
+from ..pytorch_fast.compilers import FOLDED, FUSED, FUSED_CUDNN, NONE, UPDATE, chosen
 from ..pytorch_fast.images.nvjpeg import request_queues
 from ..pytorch_fast.optimizers import sgd
 from ..tasks.image_classification import observing
@@ -234,7 +234,7 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
         self._observed = (output.dtype, output.shape[0], _orders(output))
 
     def observed_config(self) -> ObservedConfig:
-        """Return the observations of the second convolution, and torch's TF32 switches.
+        """Return the observations of the second convolution.
 
         The hook stays in a compiled network, which would be compiled again without it.
         """
@@ -245,9 +245,7 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
             compute_dtype=None if dtype is None else type_name(dtype),
             weight_dtype=type_name(self._stem.weight.dtype),
             batch_per_device=batch,
-            **tf32_switches(),
             axes={"activation_layout": LAYOUTS[orders], "weight_layout": LAYOUTS[_orders(self._stem.weight)]},
-            others={"compile_cache_hits": cache_hits(self.settings.compiler)},
         )
 
     COUNTS_UPDATES = False

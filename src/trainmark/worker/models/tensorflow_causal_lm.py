@@ -155,7 +155,7 @@ class TensorFlowLanguageTraining(ProductTraining, LanguageTraining):
         _, (part, length, _) = next(iter(self.first.values()))
         rows = int(self.batch[0].shape[0])
         axes = {"sequence_length": length, "accumulation": rows // part}
-        return self.config_of(self._variables[0], rows, axes, **{STREAM: self.first[STREAM][0]})
+        return self.config_of(self._variables[0].value, rows, axes, **{STREAM: self.first[STREAM][0]})
 
 
 open_training = TensorFlowLanguageTraining

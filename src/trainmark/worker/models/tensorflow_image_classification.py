@@ -13,7 +13,7 @@ from keras import layers
 from tensorflow.python.framework import op_callbacks
 
 from ..backends import tensorflow as backend
-from ..backends.tensorflow.backend import NamedVariable, TensorFlowTraining, tf32_switches
+from ..backends.tensorflow.backend import NamedVariable, TensorFlowTraining
 from ..core.backend import Observation
 from ..core.facts import ObservedConfig, assert_parameters, count_parameters
 from ..core.feed import Feed
@@ -306,9 +306,8 @@ class TensorFlowImageTraining(TensorFlowTraining, ImageTraining):
         A kernel's axes have one order for all layouts: height, width, inputs, outputs.
         """
         weight_dtype = self._variables[0].value.dtype.name
-        return observing.config_by_shapes(
-            self.settings.model, self._output, weight_dtype, **tf32_switches(), unseen=("weight_layout",)
-        )
+        unseen = ("weight_layout",)
+        return observing.config_by_shapes(self.settings.model, self._output, weight_dtype, unseen=unseen)
 
     def observed_step(self, index: int) -> observing.ObservedLayers:
         """Do the step, and return the types of its layers: in its graph, or while they are called one by one."""

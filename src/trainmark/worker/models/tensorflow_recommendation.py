@@ -79,7 +79,7 @@ class TensorFlowClickTraining(ProductTraining, ClickTraining):
     def observed_config(self) -> ObservedConfig:
         (_, shape), table, found = next(iter(self.first.values())), self.model.variables[DEEP], self._gradient
         gradients = DENSE_GRADIENTS if tf.is_tensor(found) else type(found).__name__
-        return self.config_of(table, shape[0], self.axes(table.shape, gradients))
+        return self.config_of(table.value, shape[0], self.axes(table.shape, gradients))
 
 
 open_training = TensorFlowClickTraining

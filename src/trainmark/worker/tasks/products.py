@@ -6,13 +6,27 @@ from typing import Any, NamedTuple
 
 from ..core.backend import Observation
 from ..core.equivalence import sketch
+from ..core.facts import ObservedConfig, type_name
 from ..core.precision import Precision
 from ..core.task import Verified
+from ..core.training import Training
 
 # Among what was seen: the type in which a block's result is handed to the next one, and added to. No precision that is
 # asked for decides it: autocast adds in FP32, other frameworks in the type of the products. It is told and held against
 # nothing.
 STREAM = "residual_dtype"
+
+
+class NamedProductTraining(Training):
+    """A training whose model has products by name; a backend's class of such models inherits it."""
+
+    # Of each observed layer the type and the shape of its result in the first step.
+    first: dict[str, tuple[str, Any]]
+
+    def config_of(self, weight: Any, rows: int, axes: Mapping[str, Any], **others: Any) -> ObservedConfig:
+        """Return the observed settings, of the first product and of a ``weight``; so many ``rows`` were passed."""
+        kind, _ = next(iter(self.first.values()))
+        return ObservedConfig(kind, type_name(weight.dtype), rows, axes=axes, others=others)
 
 
 class ObservedProduct(NamedTuple):

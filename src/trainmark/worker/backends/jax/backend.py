@@ -16,13 +16,13 @@ from flax.training.dynamic_scale import DynamicScale
 
 from ...core.backend import Observation
 from ...core.choices import find_precision, one_of, refuse_gaps
-from ...core.facts import PROCESS, Facts, ObservedConfig, assert_parameters, count_parameters, cpu_name
+from ...core.facts import PROCESS, Facts, assert_parameters, count_parameters, cpu_name
 from ...core.optimizers import Moments
 from ...core.place import Place
 from ...core.precision import FP32, Precision, require_capability
 from ...core.settings import LAMB, AdamRecipe, Recipe, Settings
 from ...core.training import Training
-from ...tasks.products import observe_product
+from ...tasks.products import NamedProductTraining, observe_product
 from . import collectives
 from .collectives import CPU, RANKS, SPLIT, WHOLE, CompletionTimers, Group
 
@@ -43,12 +43,6 @@ def choose_precision(name: str) -> Precision:
     exact = "tensorfloat32" if precision.tf32 else "highest"
     jax.config.update("jax_default_matmul_precision", exact if precision.compute == FP32 else None)
     return precision
-
-
-def tf32_switches() -> dict[str, Any]:
-    """Return JAX's switch for products and convolutions by the names of the observations."""
-    tf32 = jax.config.jax_default_matmul_precision == "tensorfloat32"
-    return {"tf32_matmul": tf32, "tf32_convolution": tf32}
 
 
 def loss_scale(precision: Precision, recipe: Recipe) -> DynamicScale | None:
@@ -347,6 +341,14 @@ class JaxTraining(Training):
             others={"flax": flax.__version__, "platform_version": client.platform_version if cuda else None},
         )
 
+    def tf32_switches(self) -> dict[str, Any]:
+        """Return JAX's one switch for both."""
+        tf32 = jax.config.jax_default_matmul_precision == "tensorfloat32"
+        return {"tf32_matmul": tf32, "tf32_convolution": tf32}
+
+    def compiled_facts(self) -> dict[str, Any]:
+        return {"compile_cache_hits": self._clock.cache_hits}
+
     def compile_s(self) -> float | None:
         """Return the seconds that XLA has spent compiling so far, whatever it was for."""
         return self._clock.seconds
@@ -435,7 +437,7 @@ def norms(params: Params, compute: Any, epsilon: float, centred: bool = True) ->
 KEY = "dropout"  # the state besides the parameters: the key of the random numbers of the next pass
 
 
-class NamedTraining(JaxTraining):
+class NamedTraining(JaxTraining, NamedProductTraining):
     """Weights, moments and gradients by name, of a loss that tells a ``Tap``, its last argument, each product."""
 
     description: Any  # of the model: it has the ``shapes`` of its weights and its ``products``
@@ -443,18 +445,11 @@ class NamedTraining(JaxTraining):
     GENERATOR: str | None = None  # JAX's name of the random numbers of dropout; None: its default
 
     def __init__(self, settings: Settings, place: Place) -> None:
-        self.first: dict[str, tuple[str, Any]] = {}
-        """Of each product the type and the shape of its result, in the step as it was traced."""
+        self.first = {}
         super().__init__(settings, place)
 
     def _trace(self, name: str, result: Any) -> None:
         self.first.setdefault(name, (str(result.dtype), tuple(result.shape)))
-
-    def config_of(self, weight: Any, rows: int, axes: Mapping[str, Any], **others: Any) -> ObservedConfig:
-        """Return the observed settings, of the first product and of a ``weight``; so many ``rows`` were passed."""
-        kind, _ = next(iter(self.first.values()))
-        others["compile_cache_hits"] = self._clock.cache_hits
-        return ObservedConfig(kind, str(weight.dtype), rows, **tf32_switches(), axes=axes, others=others)
 
     def fresh(self) -> tuple[Any, Any]:
         """Return fresh parameters, whose number is asserted, and the state besides them. May be traced."""

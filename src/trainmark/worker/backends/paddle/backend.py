@@ -15,7 +15,7 @@ from paddle.optimizer.lr import LambdaDecay, LRScheduler
 
 from ...core.backend import Observation, hooked, repeated
 from ...core.choices import find_precision, one_of, refuse_gaps, require_version
-from ...core.facts import PROCESS, Facts, ObservedConfig, count_parameters, cpu_name, type_name
+from ...core.facts import PROCESS, Facts, count_parameters, cpu_name, type_name
 from ...core.optimizers import Moments
 from ...core.outcomes import INVALID, UNSUPPORTED, RunError
 from ...core.place import Place
@@ -23,7 +23,7 @@ from ...core.precision import FP32, Precision, require_capability
 from ...core.settings import ADAM, LAMB, AdamRecipe, Recipe, Settings
 from ...core.training import Training
 from ...core.window import EventTimers
-from ...tasks.products import NamedProducts, ObservedProduct, observe_product
+from ...tasks.products import NamedProducts, NamedProductTraining, ObservedProduct, observe_product
 from .collectives import Group, algorithm_search, choose_device, limit_threads, math_threads
 
 # The precisions; Paddle casts the weights for each use (its AMP level O1).
@@ -56,14 +56,6 @@ def auto_cast(precision: Precision) -> AbstractContextManager[Any]:
     if precision.compute == FP32:
         return nullcontext()
     return paddle.amp.auto_cast(level="O1", dtype=precision.compute)
-
-
-def tf32_switches() -> dict[str, Any]:
-    """Return Paddle's TF32 switches by the names of the observations; a build for CPUs has none."""
-    if not paddle.device.is_compiled_with_cuda():
-        return {"tf32_matmul": None, "tf32_convolution": None}
-    core = paddle.base.core
-    return {"tf32_matmul": bool(core.get_cublas_switch()), "tf32_convolution": bool(core.get_cudnn_switch())}
 
 
 NONE = "none"
@@ -347,12 +339,19 @@ class PaddleTraining(Training):
             },
         )
 
-    def compiled_programs(self) -> int:
+    def tf32_switches(self) -> dict[str, Any]:
+        """Return Paddle's switches; a build for CPUs has none."""
+        if not paddle.device.is_compiled_with_cuda():
+            return {}
+        core = paddle.base.core
+        return {"tf32_matmul": core.get_cublas_switch(), "tf32_convolution": core.get_cudnn_switch()}
+
+    def compiled_facts(self) -> dict[str, Any]:
         """Return the programs of the first step; raise ``RunError`` (invalid) for an unexpected number."""
         compiled, expected = self.compilations(), int(self.settings.compiler != NONE)
         if compiled != expected:
             raise RunError(INVALID, f"the first step made {compiled} compiled programs, not {expected}")
-        return compiled
+        return {"compiled_programs": compiled}
 
     def compile_s(self) -> float | None:
         return self._compile_s
@@ -382,7 +381,7 @@ class ProductModel(nn.Layer, NamedProducts):
     """
 
 
-class ProductTraining(PaddleTraining):
+class ProductTraining(PaddleTraining, NamedProductTraining):
     """A model of products, which returns its own loss, and a hook behind its first product."""
 
     model: ProductModel
@@ -395,7 +394,7 @@ class ProductTraining(PaddleTraining):
     ) -> None:
         """Observe the first product and other ``layers`` of the model, and take it over (see ``compile_learner``)."""
         self.model = model
-        self.first: dict[str, tuple[str, Any]] = {}
+        self.first = {}
         product = next(iter(model.named_products().items()))
         self._hooks = [
             layer.register_forward_post_hook(partial(self._note, name))
@@ -414,11 +413,6 @@ class ProductTraining(PaddleTraining):
         for hook in self._hooks:
             hook.remove()
         return next(iter(self.first.values()))
-
-    def config_of(self, weight: Any, rows: int, axes: Mapping[str, Any], **others: Any) -> ObservedConfig:
-        """Return the observed settings, of the first product and of a ``weight``; so many ``rows`` were passed."""
-        kind, own = self.first_product()[0], {**others, "compiled_programs": self.compiled_programs()}
-        return ObservedConfig(kind, type_name(weight.dtype), rows, **tf32_switches(), axes=axes, others=own)
 
     def observe(self) -> Observation:
         found: list[ObservedProduct] = []

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ...core.backend import Observation, hooked, repeated
 from ...core.choices import find_precision, refuse_gaps, require_version
-from ...core.facts import PROCESS, Facts, ObservedConfig, count_parameters, cpu_name, type_name
+from ...core.facts import PROCESS, Facts, count_parameters, cpu_name, type_name
 from ...core.place import Place
 from ...core.precision import Precision, require_capability
 from ...core.settings import NATIVE, Settings
@@ -23,7 +23,13 @@ from ...core.training import NONE, Training
 from ...core.window import EventTimers
 from ...pytorch_fast import compilers
 from ...pytorch_fast.scaled_linear import OPERAND, operand_type, products_in_fp8
-from ...tasks.products import NamedProducts, ObservedLayers, ObservedProduct, observe_product
+from ...tasks.products import (
+    NamedProducts,
+    NamedProductTraining,
+    ObservedLayers,
+    ObservedProduct,
+    observe_product,
+)
 from . import collectives
 from .collectives import Exchange, Group, InOnePiece, WhileComputed
 
@@ -88,14 +94,6 @@ def noting(model: NamedModel, note: Callable[[str, Any, Any, Any], None]) -> Abs
     """Return the context in which ``note`` gets each product's name, the product, its inputs and its output."""
     products = model.named_products().items()
     return hooked([product.register_forward_hook(partial(note, name)) for name, product in products])
-
-
-def tf32_switches() -> dict[str, Any]:
-    """Return torch's TF32 switches by the names of the observations."""
-    return {
-        "tf32_matmul": bool(torch.backends.cuda.matmul.allow_tf32),
-        "tf32_convolution": bool(torch.backends.cudnn.allow_tf32),
-    }
 
 
 class PyTorchTraining(Training):
@@ -309,6 +307,13 @@ class PyTorchTraining(Training):
         expected = super().expected()
         return expected._replace(compute=type_name(OPERAND)) if self.precision.fp8 else expected
 
+    def tf32_switches(self) -> dict[str, Any]:
+        switches = torch.backends
+        return {"tf32_matmul": switches.cuda.matmul.allow_tf32, "tf32_convolution": switches.cudnn.allow_tf32}
+
+    def compiled_facts(self) -> dict[str, Any]:
+        return {"compile_cache_hits": compilers.cache_hits(self.settings.compiler)}
+
     def compile_s(self) -> float | None:
         return compilers.compile_s(self.settings.compiler)
 
@@ -449,7 +454,7 @@ class PyTorchTraining(Training):
         return read(self.named_tensors())
 
 
-class ProductTraining(PyTorchTraining):
+class ProductTraining(PyTorchTraining, NamedProductTraining):
     """A model of products that computes its own loss, and returns no outputs with it."""
 
     model: NamedModel
@@ -474,12 +479,6 @@ class ProductTraining(PyTorchTraining):
                 hook.remove()
         self.first = {name: (type_name(kind), shape) for name, (kind, shape) in self._results.items()}
         return next(iter(self.first.values()))
-
-    def config_of(self, weight: Any, rows: int, axes: Mapping[str, Any], **others: Any) -> ObservedConfig:
-        """Return the observed settings, of the first product and of a ``weight``; so many ``rows`` were passed."""
-        hits = compilers.cache_hits(self.settings.compiler)
-        kind, own = self.first_product()[0], {**others, "compile_cache_hits": hits}
-        return ObservedConfig(kind, type_name(weight.dtype), rows, **tf32_switches(), axes=axes, others=own)
 
     def prepared(self, _parts: int) -> tuple[Any, ...]:
         """Return the current batch in the form for the model's loss, before it is split into parts."""

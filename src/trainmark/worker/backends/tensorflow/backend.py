@@ -14,13 +14,13 @@ import tensorflow as tf
 
 from ...core.backend import Observation, repeated
 from ...core.choices import find_precision, one_of, refuse_gaps, require_version
-from ...core.facts import PROCESS, Facts, ObservedConfig, assert_parameters, count_parameters, cpu_name
+from ...core.facts import PROCESS, Facts, assert_parameters, count_parameters, cpu_name
 from ...core.optimizers import Moments
 from ...core.place import Place
 from ...core.precision import Precision, require_capability
 from ...core.settings import LAMB, AdamRecipe, Recipe, Settings
 from ...core.training import Training
-from ...tasks.products import observe_product
+from ...tasks.products import NamedProductTraining, observe_product
 from .collectives import Device, Group, choose_device, limit_threads
 
 PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16")
@@ -35,12 +35,6 @@ def choose_precision(name: str, device: Device) -> Precision:
     tf.config.experimental.enable_tensor_float_32_execution(precision.tf32)
     keras.config.set_dtype_policy(f"mixed_{precision.compute}" if precision.mixed else precision.compute)
     return precision
-
-
-def tf32_switches() -> dict[str, Any]:
-    """Return TensorFlow's TF32 switch by the names of the observations."""
-    tf32 = bool(tf.config.experimental.tensor_float_32_execution_enabled())
-    return {"tf32_matmul": tf32, "tf32_convolution": tf32}
 
 
 Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -392,6 +386,11 @@ class TensorFlowTraining(Training):
             },
         )
 
+    def tf32_switches(self) -> dict[str, Any]:
+        """Return TensorFlow's one switch for both."""
+        tf32 = bool(tf.config.experimental.tensor_float_32_execution_enabled())
+        return {"tf32_matmul": tf32, "tf32_convolution": tf32}
+
     def compilations(self) -> int:
         """Return how often the step was traced: shapes are static, so that XLA compiles for a new trace alone."""
         whole: Any = self._train
@@ -462,7 +461,7 @@ class NamedModel:
         raise NotImplementedError
 
 
-class ProductTraining(TensorFlowTraining):
+class ProductTraining(TensorFlowTraining, NamedProductTraining):
     """A model by name, and the observation of its products."""
 
     model: NamedModel
@@ -470,8 +469,7 @@ class ProductTraining(TensorFlowTraining):
     def train_model(self, model: NamedModel, decays: Callable[[str], bool]) -> None:
         """Take the model over; its products are observed in the first step, in a graph while it is traced."""
         self._observing = False
-        self.first: dict[str, tuple[str, Any]] = {}
-        """Of each product the type and the shape of its result."""
+        self.first = {}
         self.take_over(model, model.tensors, decays)
 
     def forward(self, *batch: Any) -> tuple[Any, Any]:
@@ -480,11 +478,6 @@ class ProductTraining(TensorFlowTraining):
     def _note(self, name: str, result: Any) -> None:
         if name not in self.first and not self._observing:
             self.first[name] = (result.dtype.name, tuple(result.shape))
-
-    def config_of(self, weight: Any, rows: int, axes: Mapping[str, Any], **others: Any) -> ObservedConfig:
-        """Return the observed settings, of the first product and of a ``weight``; so many ``rows`` were passed."""
-        (kind, _), dtype = next(iter(self.first.values())), weight.value.dtype.name
-        return ObservedConfig(kind, dtype, rows, **tf32_switches(), axes=axes, others=others)
 
     def pass_whole(self, *batch: Any) -> tuple[Any, Any, list[Any]]:
         """Return loss, nothing, and the gradients of a batch that is passed at once."""
