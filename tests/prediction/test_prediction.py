@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import prediction_page
@@ -58,6 +59,48 @@ def test_a_prediction_from_a_noisier_scale_has_a_wider_interval() -> None:
         return math.log(found.high / found.low)
 
     assert width(noisy) > 1.5 * width(quiet)
+
+
+@pytest.mark.parametrize(("devices", "low", "high"), [(24, 100.0, 98.0), (96, 97.0, 90.0)])
+def test_devices_between_two_measured_scales_are_between_their_rates(
+    devices: int, low: float, high: float
+) -> None:
+    found = predict(
+        series((8, 6, 100.0), (64, 6, 97.0), (128, 6, 90.0), (256, 6, 70.0), (512, 6, 60.0)), devices, 6
+    )
+
+    assert found.throughput is not None
+    assert min(low, high) - 1 <= found.throughput / devices <= max(low, high)
+    assert found.efficiency is not None
+    assert found.efficiency <= 1
+
+
+def test_devices_far_below_the_measured_ones_are_refused() -> None:
+    found = predict(series((128, 64, 100.0), (256, 64, 90.0)), 16, 64)
+
+    assert found.refusal is RefusalCode.TOO_FAR
+    assert str(found.refused).endswith("measure 64 or fewer")
+
+
+@pytest.mark.parametrize("runs", [2, 3, 5, 10])
+def test_the_interval_of_a_measured_scale_covers_the_true_rate_in_nine_of_ten(runs: int) -> None:
+    random, covered = np.random.default_rng(runs), 0
+    for _ in range(300):
+        rates = 100 * np.exp(random.normal(0, 0.03, runs))
+        spread = float(np.log(rates).std(ddof=1))
+        made = (Scale(1, 1, 8, float(np.median(rates)), spread, runs), Scale(2, 1, 8, 200.0))
+        found = predict(ScaleSeries("x", "images/s", 8, made), 1, 8)
+        assert found.low is not None
+        assert found.high is not None
+        covered += found.low <= 100 <= found.high
+
+    assert covered >= 255
+
+
+def test_a_single_run_has_no_interval_of_its_own() -> None:
+    found = predict(series((8, 64, 100.0), (16, 64, 98.0)), 8, 64)
+
+    assert (found.throughput, found.low, found.high) == (800, None, None)
 
 
 def test_one_host_alone_is_no_evidence_for_two() -> None:

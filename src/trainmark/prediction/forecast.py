@@ -12,6 +12,8 @@ from trainmark.prediction.models import (
     at_batch,
     first_hosts,
     many_hosts,
+    measured,
+    nearest_two,
     strong,
 )
 from trainmark.prediction.scales import Scale, ScaleSeries
@@ -90,7 +92,8 @@ def predict(
         return PredictedScale(
             devices=devices, nodes=nodes, batch_per_device=batch, refused=str(refusal), refusal=refusal.code
         )
-    throughput, wide = devices / fit.time, math.exp(fit.half_width)
+    throughput = devices / fit.time
+    wide = None if fit.half_width is None else math.exp(fit.half_width)
     base = scales[0]
     efficiency = base.time / fit.time
     terms = _terms(scales, fit, nodes)
@@ -100,11 +103,11 @@ def predict(
         batch_per_device=batch,
         model=fit.model,
         throughput=throughput,
-        low=throughput / wide,
-        high=throughput * wide,
+        low=None if wide is None else throughput / wide,
+        high=None if wide is None else throughput * wide,
         efficiency=efficiency,
-        efficiency_low=efficiency / wide,
-        efficiency_high=efficiency * wide,
+        efficiency_low=None if wide is None else efficiency / wide,
+        efficiency_high=None if wide is None else efficiency * wide,
         efficiency_of=base.devices,
         limit=_limit(terms),
         terms=terms,
@@ -122,10 +125,9 @@ def _fitted(
 ) -> tuple[Fit, tuple[Scale, ...]]:
     """Return the fit and the scales that it rests on, in the order of devices; raise ``Refusal`` if there is none."""
     scales = _weak_scales(series, batch)
-    measured = next((scale for scale in scales if scale.devices == devices), None)
-    if measured is not None:
-        wide = 1.645 * (measured.spread or 0.0) / math.sqrt(measured.runs)
-        return Fit(ScalingModel.MEASURED, measured.time, wide), scales
+    for scale in scales:
+        if scale.devices == devices:
+            return measured(scale), scales
     if len(scales) > 1:
         try:
             return _weak(series, scales, devices, constants), scales
@@ -166,30 +168,24 @@ def _weak_scales(series: ScaleSeries, batch: float | None) -> tuple[Scale, ...]:
 def _weak(series: ScaleSeries, scales: tuple[Scale, ...], devices: int, constants: Constants) -> Fit:
     several = [scale for scale in scales if scale.nodes > 1]
     alone = [scale for scale in scales if scale.nodes == 1]
-    if series.nodes(devices) == 1:
-        model, used, fit = (
-            ScalingModel.WITHIN_HOST,
-            alone,
-            many_hosts(alone, devices, ScalingModel.WITHIN_HOST),
-        )
-    elif not several:
+    on_one = series.nodes(devices) == 1
+    if not on_one and not several:
         raise _one_host(series, devices)
+    model = ScalingModel.WITHIN_HOST if on_one else ScalingModel.MANY_HOSTS
+    full = alone[-1:] if alone and alone[-1].devices == series.devices_per_node else []
+    between = bool(full) and not on_one and devices < several[0].devices
+    if (used := None if between else nearest_two(alone if on_one else several, devices)) is not None:
+        fit = many_hosts(*used, devices, model)
+    elif full and not on_one:
+        model, used = ScalingModel.FIRST_HOSTS, (full[0], several[0 if between else -1])
+        fit = first_hosts(*used, devices, constants)
     else:
-        model, used, fit = (
-            ScalingModel.MANY_HOSTS,
-            several,
-            many_hosts(several, devices, ScalingModel.MANY_HOSTS),
-        )
-        if fit is None and alone and alone[-1].devices == series.devices_per_node:
-            model, used = ScalingModel.FIRST_HOSTS, [alone[-1], *several]
-            fit = first_hosts(alone[-1], several[-1], devices, constants)
-    if fit is None:
         raise Refusal(
             RefusalCode.TOO_FEW,
             "the measured scales are too few: two are needed that differ by a factor of 1.4 or more, "
             "both on several hosts or the smaller one on a full host",
         )
-    _require_near(used[-1], devices, model)
+    _require_near(used[0], used[-1], devices, model)
     _require_falling(series, used)
     if scales[0].time < _LEAST_EFFICIENCY * used[-1].time:
         raise Refusal(
@@ -233,7 +229,7 @@ def _strong(
             f"batch {batch:g} per device is outside the measured range ({min(batches):g} to {max(batches):g}, "
             "and down to a third of the smallest): measure it",
         )
-    _require_near(scales[-1], devices, ScalingModel.STRONG)
+    _require_near(scales[0], scales[-1], devices, ScalingModel.STRONG)
     if any(small.time > _RISING * large.time for small, large in pairwise(scales)):
         raise Refusal(
             RefusalCode.RISING,
@@ -249,8 +245,14 @@ def _strong(
     return fit, scales
 
 
-def _require_near(largest: Scale, devices: int, model: ScalingModel) -> None:
+def _require_near(smallest: Scale, largest: Scale, devices: int, model: ScalingModel) -> None:
     farthest = FARTHEST[model]
+    if farthest * devices < smallest.devices:
+        raise Refusal(
+            RefusalCode.TOO_FAR,
+            f"{devices} devices are less than 1/{farthest:g} of the {smallest.devices} that were measured: measure "
+            f"{math.floor(farthest * devices)} or fewer",
+        )
     if devices > farthest * largest.devices:
         raise Refusal(
             RefusalCode.TOO_FAR,

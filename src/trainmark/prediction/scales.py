@@ -109,10 +109,21 @@ def series_from_results(results: Results) -> list[ScaleSeries]:
             unit=members[0][0].unit or "",
             devices_per_node=max(result.case.devices_per_node for result, _ in members),
             scales=_ordered(scale for _, scale in members),
-            assumptions=(_SAME_STEPS,) if members[0][0].unit == STEPS_UNIT else (),
+            assumptions=tuple(_assumptions(members)),
         )
         for members in groups_found.values()
     ]
+
+
+def _assumptions(members: list[tuple[CaseResult, Scale]]) -> Iterator[str]:
+    if members[0][0].unit == STEPS_UNIT:
+        yield _SAME_STEPS
+    alone = sorted({scale.devices for _, scale in members if scale.spread is None})
+    if alone:
+        yield (
+            f"the runs on {', '.join(map(str, alone))} devices vary by 1 %, because they show no variation "
+            "(measure three or more)"
+        )
 
 
 def _different_axes(keys: Iterable[_Key]) -> list[str]:
@@ -146,7 +157,8 @@ def _scale_of(result: CaseResult) -> Scale:
         nodes=case.nodes,
         batch=float(batch) if isinstance(batch, int) else None,
         rate=estimate.median,
-        spread=spread_of(estimate),
+        # Runs without an interval show a spread too, if they are two or more.
+        spread=spread_of(estimate) or (estimate.std or 0.0) / estimate.mean or None,
         runs=estimate.n,
         evidence=tuple(_evidence(pooled(result.runs))),
     )
