@@ -77,3 +77,14 @@ def test_a_usage_error_is_one_line_and_exit_code_2(
     assert (code, stdout) == (2, "")
     assert expected in stderr
     assert stderr.count("\n") == 1
+
+
+def test_a_log_of_an_unknown_format_names_the_verb_that_has_the_option(folder: Path) -> None:
+    (folder / "own.log").write_text("nothing to see\n")
+    table = folder / "table.csv"
+    table.write_text("log,published\nown.log,1000\n")
+
+    code, stdout, _ = _trainmark("audit", table, "--logs", folder)
+
+    assert code == 1
+    assert "trainmark parse --format FILE.yaml reads it by a description" in stdout

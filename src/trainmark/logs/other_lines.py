@@ -101,8 +101,8 @@ def unknown_format_log(collected: LogCollector, name: str, facts: Facts) -> Pars
     failure = find_failure(collected.tail)
     problem = Problem(
         "unknown-format",
-        "no line matches a known log format (see trainmark parse --list-formats); --format FILE.yaml reads it by a "
-        "description of its lines (docs/how-to/describe-a-log.md)",
+        "no line matches a known log format (see trainmark parse --list-formats); trainmark parse --format FILE.yaml "
+        "reads it by a description of its lines (docs/how-to/describe-a-log.md)",
     )
     if failure is None or failure.kind is FailureKind.STOPPED:
         return ParsedLog(log=name, status=Status.UNKNOWN, facts=facts, problems=(problem,))
