@@ -128,7 +128,7 @@ def test_a_command_for_a_host_that_is_not_there_is_never_dropped(bench: Bench, t
         repeat=1,
         nodes=(PlannedNode("localhost", "127.0.0.1", tmp_path), PlannedNode("faraway", "10.0.0.2", tmp_path)),
         commands=(Command(0, ("true",), {}), Command(1, ("true",), {})),
-        events=tmp_path / "events.jsonl",
+        directory=tmp_path,
         log_format="trainmark",
         unit="images/s",
         cannot_run=None,

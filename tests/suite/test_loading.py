@@ -42,6 +42,13 @@ def load(tmp_path: Path, text: str) -> Suite:
     return load_suite(path)
 
 
+def test_a_case_that_differs_in_a_count_is_what_it_is_alone(tmp_path: Path) -> None:
+    for case in load(tmp_path, SUITE).cases:
+        alone = Case.model_validate({axis: case.value(axis) for axis in case.axes})
+
+        assert (case, case.id, case.texts) == (alone, alone.id, alone.texts)
+
+
 def test_the_matrix_is_the_product_less_the_excluded_plus_the_included(tmp_path: Path) -> None:
     cases = load(tmp_path, SUITE).cases
     assert [(c.precision.value, c.batch_per_device, c.topology, c.value("layout").value) for c in cases] == [

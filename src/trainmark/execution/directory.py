@@ -38,7 +38,7 @@ class ResultDirectory:
     def run(self, case: Case, repeat: int) -> Path:
         """Return the folder of one run; repeats count from 1."""
         if not case.options:
-            return self.path.joinpath(RUNS, case.id, str(repeat))
+            return self.path / f"{RUNS}/{case.id}/{repeat}"
         return self._of(case) / str(repeat)
 
     def _of(self, case: Case) -> Path:

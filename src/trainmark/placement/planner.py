@@ -14,7 +14,6 @@ from trainmark.node.processes import MARK
 from trainmark.placement.spec import Container, FrameworkPython, RunSpec
 from trainmark.schema.case import Case, Device
 from trainmark.schema.hosts import LOCALHOST
-from trainmark.schema.names import EVENTS
 from trainmark.schema.plan import Command, NodeResources, Plan, PlannedNode
 from trainmark.schema.suite import Launcher
 from trainmark.workload import (
@@ -462,7 +461,7 @@ class Planner:
             repeat=spec.repeat,
             nodes=tuple(nodes),
             commands=tuple(commands),
-            events=directory / EVENTS,
+            directory=directory,
             log_format=card.format_name,
             unit=card.counted_in,
             cannot_run=self._problem,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainmark.schema.case import Case
+from trainmark.schema.names import EVENTS
 
 _NEEDS_QUOTES = re.compile(r"[^\w@%+=:,./-]", re.ASCII)
 """A character that ``shlex.quote`` quotes; most commands have none, which is found at once for the whole command."""
@@ -154,23 +155,28 @@ class Preparation:
 class Plan:
     """The plan of one run: its nodes, commands and preparations.
 
-    ``nodes`` are in order, ``commands`` are the processes started on them. The program's first rank writes its events
-    to the file ``events``. ``cannot_run`` is the reason why these hosts cannot execute the plan (too few devices, fewer
-    hosts than nodes), or None. ``preparations`` are the prerequisites of the run, by node. ``expects`` are files that
-    the run must leave. ``by_hand`` are sentences on steps that no command of the plan does.
+    ``nodes`` are in order, ``commands`` are the processes started on them. ``directory`` is the run's folder here, in
+    which the program's first rank writes its ``events``. ``cannot_run`` is the reason why these hosts cannot run the
+    plan (too few devices, fewer hosts than nodes), or None. ``preparations`` are the prerequisites of the run, by node.
+    ``expects`` are files that the run must leave. ``by_hand`` are sentences on steps that no command of the plan does.
     """
 
     case: Case
     repeat: int
     nodes: tuple[PlannedNode, ...]
     commands: tuple[Command, ...]
-    events: Path
+    directory: Path
     log_format: str
     unit: str
     cannot_run: str | None
     preparations: tuple[Preparation, ...] = ()
     expects: tuple[Path, ...] = ()
     by_hand: tuple[str, ...] = ()
+
+    @property
+    def events(self) -> Path:
+        """The file of the run's events."""
+        return self.directory / EVENTS
 
 
 def _assignment(word: str) -> str:

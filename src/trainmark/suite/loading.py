@@ -6,7 +6,7 @@ by its scheme.
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -102,6 +102,8 @@ def _facts(document: Document) -> dict[str, Any] | None:
 MAX_CASES = 100_000
 """The largest number of cases; a larger matrix is an error."""
 
+_COUNTS = ("batch_per_device", "nodes", "devices_per_node")
+"""Axes on which any integer from 1 is valid, whatever the other axes are."""
 _MATRIX_KEYS = ("defaults", "axes", "zip", "include", "exclude")
 _SUITE_KEYS = tuple(name for name in Suite.model_fields if name != "cases")
 
@@ -238,9 +240,24 @@ def _expanded(document: Document) -> list[Case]:
         raise document.error(error.key, str(error)) from None
     if not points:
         raise document.error(("exclude",), "leaves no case: the matrix is empty")
-    cases = [_case(document, ("axes",), point, defaults, cards) for point in points]
+    cases = list(_cases(document, points, defaults, cards))
     _check_defaults(document, defaults, cases)
     return cases
+
+
+def _cases(document: Document, points: Sequence[Point], defaults: Point, cards: CardCases) -> Iterator[Case]:
+    """Yield the case of each point; those that differ in valid counts alone are validated once."""
+    known: dict[tuple[object, ...], Case] = {}
+    for point in points:
+        counts = {axis: value for axis in _COUNTS if type(value := point.get(axis)) is int and value > 0}
+        # 1, true and 1.0 are equal, and not all of them valid.
+        key = tuple([(axis, None if axis in counts else repr(value)) for axis, value in point.items()])
+        case = known.get(key)
+        if case is None:
+            case = known[key] = _case(document, ("axes",), point, defaults, cards)
+            yield case
+        else:
+            yield case.model_copy(update=counts)
 
 
 def _check_defaults(document: Document, defaults: Point, cases: Sequence[Case]) -> None:

@@ -620,7 +620,7 @@ class Card(Frozen):
 
     @cached_property
     def gap_by_texts(self) -> dict[tuple[str | None, ...], str | None]:
-        """A cache of the reason of the gap that fits, by the texts of a case on ``axes_of_gaps``; None if none does."""
+        """A cache of the reason of the gap that fits, by device and texts on ``axes_of_gaps``; None if none does."""
         return {}
 
     @property

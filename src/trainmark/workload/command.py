@@ -46,6 +46,7 @@ _NAME_OF_BATCH = {
 }
 """The placeholder of the batch, as a program counts it."""
 
+_BATCH = "batch_per_device"
 _NOT_FLAGS = ("workload", "framework", "task", "options", "where")
 
 
@@ -124,6 +125,8 @@ class Program:
         known = {} if card.named_options else self._shared
         self._variables = {name: template(text, known) for name, text in card.environment_variables.items()}
         self._of_value: dict[tuple[str, str], tuple[Template, ...]] = {}
+        self._around_batch: dict[tuple[str, ...], tuple[list[Template], list[Template]]] = {}
+        """The words before and after those of the batch, by the texts of the other axes."""
 
     def texts(self, case: Case, folder: Path) -> dict[str, str]:
         """Return the text of each placeholder in a run that has ``folder`` on the node."""
@@ -153,18 +156,14 @@ class Program:
         words: list[Template] = [*self._command]
         if self._as_written:
             words += _command_words(case, card, texts, chosen)
-        for axis, text in case.texts.items():
-            if axis not in _NOT_FLAGS:
-                # Ten thousand cases have few values on each axis.
-                found = self._of_value.get((axis, text))
-                words += self._words_of_value(case, axis, text) if found is None else found
+        words += self._words_of_axes(case)
         for combination in self._fitting(case):
             words += [filled(word, texts) for word in combination.words]
         for option, value in options.items():
             if option not in chosen and not (option == COMMIT and isinstance(card.source, GitSource)):
                 words += _option_words(case, card, option, value, texts)
         work_of_step(case, card)
-        return tuple([word if isinstance(word, str) else filled_template(word, texts) for word in words])
+        return tuple([word if type(word) is str else filled_template(word, texts) for word in words])
 
     def variables(self, case: Case, texts: Mapping[str, str]) -> dict[str, str]:
         """Return the variables that the card gives the program; ``texts`` are the placeholders of the run."""
@@ -186,11 +185,35 @@ class Program:
             on_axes = axis_texts(case, self._values.device)
             yield from (one for one in combinations if all_match(on_axes, one.when))
 
+    def _words_of_axes(self, case: Case) -> Sequence[Template]:
+        """Return the words for the values of a case on the axes; cases that differ in their batch alone share most."""
+        texts = case.texts
+        place, values = list(texts).index(_BATCH), list(texts.values())
+        batch = values.pop(place)
+        shared = self._around_batch.get(key := tuple(values))
+        if shared is None:
+            axes = [*texts.items()]
+            before = self._words_of(case, axes[:place])
+            of_batch = self._words_of(case, [(_BATCH, batch)])
+            shared = self._around_batch[key] = before, self._words_of(case, axes[place + 1 :])
+        else:
+            of_batch = self._words_of(case, [(_BATCH, batch)])
+        return (*shared[0], *of_batch, *shared[1])
+
+    def _words_of(self, case: Case, axes: Sequence[tuple[str, str]]) -> list[Template]:
+        words: list[Template] = []
+        for axis, text in axes:
+            if axis not in _NOT_FLAGS:
+                # Ten thousand cases have few values on each axis.
+                found = self._of_value.get((axis, text))
+                words += self._words_of_value(case, axis, text) if found is None else found
+        return words
+
     def _words_of_value(self, case: Case, axis: str, text: str) -> tuple[Template, ...]:
         """Return the words for a value on an axis, and keep them for the next case that has it."""
         card = self._workload.card
         words = _unfilled_axis_words(case, axis, text, card)
-        if axis == "batch_per_device":
+        if axis == _BATCH:
             # The card says which count of it the program takes.
             counts = card.axes[axis].counts if words else Counts.PER_DEVICE
             name = _NAME_OF_BATCH[counts]
@@ -346,10 +369,11 @@ def find_gap(case: Case, card: Card, device: Device) -> str | None:
     """Return why the program cannot do this combination of axes on ``device``, or None."""
     if not card.gaps:
         return None
-    texts = axis_texts(case, device)
+    texts = case.texts
     # Ten thousand cases differ little on the axes that gaps name.
-    key = tuple([texts.get(axis) for axis in card.axes_of_gaps])
+    key = (device, *[texts.get(axis) for axis in card.axes_of_gaps])
     if key not in card.gap_by_texts:
+        texts = axis_texts(case, device)
         found = (gap.reason for gap in card.gaps if all_match(texts, gap.when))
         card.gap_by_texts[key] = next(found, None)
     return card.gap_by_texts[key]
