@@ -1,12 +1,11 @@
-"""Lines that are equal apart from their numbers, with the numbers as columns; blocks of lines; progress bars.
+"""Lines that are equal apart from their numbers, with the numbers as columns; blocks of lines.
 
-The words around a number have meanings: a counter, a rate and its unit, a time; others are of no training.
+The words around a number have meanings: a counter, a rate and its unit, a time.
 """
 
 import re
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -97,12 +96,6 @@ _ELAPSED = re.compile(
     r"(?:^|[\W_])(?:elapsed(?:[_ ]?time)?|wall(?:[_ ]?(?:time|clock))?|train[_ ]?time|runtime|total[_ ]?time)\W*$"
 )
 _NAMES_OF_CLOCKS = ("", "time", "tot", "total")
-NOT_TRAINING = re.compile(
-    r"\b(?:val(?:id(?:ation)?)?|eval(?:uat\w*)?|test(?:ing)?|predict\w*|(?<!policy )infer\w*|prefill|decode|decoding|"
-    r"ttft|tpot|request\w*|latency|generat\w*|download\w*|upload\w*|shards?|"
-    r"prompts?|kv[ _-]?cache|serving|bitrate|packets?|tokeniz\w*|preprocess\w*|map|warm[- ]?up)\b",
-    re.IGNORECASE,
-)
 _SECONDS = {
     "s": "step_time_s",
     "sec": "step_time_s",
@@ -219,27 +212,6 @@ FEWEST = 4
 _LONGEST_BLOCK = 40
 """Most lines between the counter and another line of its block."""
 _MOST_COLUMNS = 64
-_PROGRESS_BAR = re.compile(
-    rb"^(?P<service>[\w.-]{1,40} +\| )?(?P<stamp>"
-    + STAMP
-    + rb" ?)?(?:(?P<words>[^\n]*?) *\d+%\|[^|\n]*\| *(?P<step>\d+)/(?P<total>\d+) ?\[(?P<elapsed>[\d:]+)<"
-    rb"| *(?P<drawn>\d+)/\d+ (?:\[[=>.]*\] |(?:\xe2\x94\x81)+ ).*/step\b)",
-    re.MULTILINE,
-)
-_STATED_STEPS = re.compile(rb"Total (?:optimization )?steps = ([\d,]+)\s")
-"""The number of steps that the Trainer and Unsloth print before they train."""
-_DRAWN = r" *{step}/\d+ (?:\[|━).*/step\b"
-"""Keras' bar; its times are means since the start of the epoch, so only the arrival of its lines is used."""
-_PREPARES = re.compile(
-    r"\b(?:load|filter|fetch|read|extract|resolv|cach|shard|build|convert|compil|sampl)", re.IGNORECASE
-)
-_EPOCHS = re.compile(r"\bepochs?\b", re.IGNORECASE)
-_KERAS = "keras"
-_COUNT = "\x1f"
-"""Stands for a number in the words before a bar."""
-_FEWEST = 8
-"""Fewest values of its counter from which a bar is used."""
-_SOME_WORDS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -629,103 +601,17 @@ def _dated(stamp: bytes) -> bytes:
     return _LEAP_YEAR + day[-4:-2] + b"-" + day[-2:] + b" " + time
 
 
-def _value(word: bytes) -> float:
-    """Return a number, or a duration in seconds."""
-    if b":" not in word:
-        return number(_SEPARATORS.sub(b"", word))
+def duration_s(word: bytes) -> float:
+    """Return the seconds of a duration: ``0:12:34``."""
     seconds = 0.0
     for part in word.split(b":"):
         seconds = 60 * seconds + float(part)
     return seconds
 
 
-@dataclass(slots=True)
-class _Bar:
-    is_whole: bool = True
-    steps: set[bytes] = field(default_factory=set)
-    lines: int = 0
-    stamps: list[bytes] = field(default_factory=list)
-    elapsed: list[bytes] = field(default_factory=list)
-
-    @property
-    def is_stamped(self) -> bool:
-        """Whether each drawing has a stamp, and these pass as the bar's time does: not those of a copy of the log."""
-        if len(self.stamps) != self.lines:
-            return False
-        if len(self.elapsed) != self.lines:
-            return True
-        passed_s = float(np.ptp(stamps([self.stamps[0], self.stamps[-1]])))
-        own_s = _value(self.elapsed[-1]) - _value(self.elapsed[0])
-        return own_s <= (1 + SLOWER) * passed_s + STAMP_GRAIN_S
-
-
-def guess_bar(text: bytes) -> Guess | None:
-    """Return the description of the progress bar in ``text`` that most likely counts training steps; None without one.
-
-    Bars are alike if the words before them are, apart from numbers. One whose words name the training comes first,
-    then the one with most values of its counter; those of evaluations and preparations are left out, and those up to
-    another number than that of the steps, if the log states it.
-    """
-    bars: defaultdict[str, _Bar] = defaultdict(_Bar)
-    stated = {total.replace(b",", b"") for total in _STATED_STEPS.findall(text)}
-    for match in _PROGRESS_BAR.finditer(text):
-        if stated and match["total"] and match["total"] not in stated:
-            continue  # it counts micro-batches or something else
-        before = (match["words"] or b"").decode("utf-8", "replace").strip()
-        words = _KERAS if match["drawn"] else re.sub(r"\d+", _COUNT, before)
-        bar = bars[words[-_SOME_WORDS:]]
-        bar.is_whole &= len(words) <= _SOME_WORDS and match["service"] is None
-        bar.lines += 1
-        bar.steps.add(match["step"] or match["drawn"])
-        if match["stamp"]:
-            bar.stamps.append(match["stamp"].strip())
-        if match["elapsed"]:
-            bar.elapsed.append(match["elapsed"])
-    found = [words for words, bar in bars.items() if len(bar.steps) >= _FEWEST and _may_train(words)]
-    if not found:
-        return None
-    words = max(found, key=lambda each: (_is_training(each), not _counts_epochs(each), len(bars[each].steps)))
-    bar = bars[words]
-    is_stamped = bar.is_stamped
-    if words == _KERAS:
-        if not is_stamped:
-            return None
-        assumed = "the progress bar of Keras counts steps"
-        return Guess(_document("{stamp}" + _DRAWN), (assumed,), len(bar.steps))
-    before = re.escape(words).replace(_COUNT, r"\d+").replace("\\ ", " +") + (" *" if words else "")
-    start = " *" if bar.is_whole and (is_stamped or not bar.stamps) else ".*?"
-    records = (
-        rf"{{stamp}}{start}{before}\d+%\|[^|\n]*\| *{{step}}/\d+ ?\["
-        if is_stamped
-        else rf"^{start}{before}{{bar}}"
-    )
-    name = f"the progress bar '{words.replace(_COUNT, 'N').rstrip(':')}'" if words else "the progress bar"
-    counts_epochs = _counts_epochs(words)
-    assumed = f"{name} counts {'epochs, each of which counts as one step' if counts_epochs else 'steps'}"
-    return Guess(_document(records), (assumed,), len(bar.steps), counts_epochs=counts_epochs, is_bar=True)
-
-
-def _document(records: str) -> Mapping[str, object]:
-    return {
-        "title": "an unknown program",
-        "unit": "samples/s",
-        "rate_of": "all",
-        "restarts_each_epoch": True,
-        "records": [records],
-    }
-
-
-def _is_training(words: str) -> bool:
-    return re.search(r"\b(?:pre-?)?train", words, re.IGNORECASE) is not None
-
-
-def _may_train(words: str) -> bool:
-    return _is_training(words) or not (NOT_TRAINING.search(words) or _PREPARES.search(words))
-
-
-def _counts_epochs(words: str) -> bool:
-    """Return whether a bar counts epochs: ``Epochs``, but not ``Epoch 3``, which counts the steps of one."""
-    return _EPOCHS.search(words) is not None and _COUNT not in words
+def _value(word: bytes) -> float:
+    """Return a number, or a duration in seconds."""
+    return duration_s(word) if b":" in word else number(_SEPARATORS.sub(b"", word))
 
 
 class Block(NamedTuple):

@@ -299,14 +299,17 @@ def _is_named(family: Family, at: int) -> bool:
     return is_of_a_total(family, at) and not is_epoch_name(name)
 
 
-def counts_without_time(family: Family) -> bool:
-    """Return whether lines with a loss count steps, and nothing in them is a time or a speed."""
-    if not has_loss(family) or find_fields(family) is not None:
-        return False
+def counts(family: Family) -> bool:
+    """Return whether lines count steps by the name of their counter."""
     _, of_epochs = _counters_of_epochs(family)
     return bool(of_epochs) or any(
         _is_named(family, at) and _is_counter(place) for at, place in enumerate(family.places)
     )
+
+
+def counts_without_time(family: Family) -> bool:
+    """Return whether lines with a loss count steps, and nothing in them is a time or a speed."""
+    return has_loss(family) and find_fields(family) is None and counts(family)
 
 
 def has_other_batches(family: Family) -> bool:

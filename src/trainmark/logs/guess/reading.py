@@ -16,10 +16,10 @@ from trainmark import logs
 from trainmark.logs import Facts, ParsedLog, Problem, Status
 from trainmark.logs.description import build_format, parse_description
 from trainmark.logs.format import Format, GivenFormats
+from trainmark.logs.guess.bars import guess_bar
 from trainmark.logs.guess.families import (
     BAR,
     LAPSE,
-    NOT_TRAINING,
     SIGN,
     STAMPED,
     Family,
@@ -28,13 +28,13 @@ from trainmark.logs.guess.families import (
     Place,
     blocks,
     families,
-    guess_bar,
     meaning_of,
     unit_of_counter,
 )
 from trainmark.logs.guess.line_fields import (
     SECONDS,
     Fields,
+    counts,
     counts_samples,
     counts_without_time,
     find_fields,
@@ -46,6 +46,7 @@ from trainmark.logs.guess.line_fields import (
     units_behind,
     with_own_clock,
 )
+from trainmark.logs.guess.other_work import is_other_work, names_other_work
 from trainmark.logs.guess.whose_rate import (
     CLOSE,
     DIFFERENT,
@@ -81,10 +82,6 @@ _LONGEST_HEAD = 1e9
 """More lines than any part of a log that is guessed from."""
 _OF_A_STEP = re.compile(r"step|batch|iter|update")
 """In the name of a time that is that of one step."""
-_LOADS = re.compile(r"\W*(?:load|fetch|read|writ|sav|cop[iy])(?:ing|ed)\b", re.IGNORECASE)
-_LATENCY = re.compile(r"\blatency\b", re.IGNORECASE)
-_TRAINS = re.compile(r"(?<![^\W_])(?:train|(?:global|optimizer)[_ ]step\b)", re.IGNORECASE)
-"""In lines of training, whatever else they are about: ``Global step 7: {'timing/generation': 35.4``."""
 _OF_BOTH = 10
 """Lines with words of training and of other work, such as a validation by ``train.py:7``, are used after others."""
 _OF_A_PART = re.compile(r"\bmicro[ _-]?(?:batch|step)", re.IGNORECASE)
@@ -114,13 +111,14 @@ def guess_format(text: bytes) -> Guess | None:
     Lines that count epochs are used only if no line counts steps. A progress bar is used before other lines, unless
     these, or the words behind the bar, print a rate.
     """
-    bar = guess_bar(text)
+    known = list(map(with_own_clock, families(text)))
+    trained = _first_of_training(known)
+    bar = guess_bar(text, trained)
     best: tuple[float, Guess] | None = None
     best_has_rate = False
     used: tuple[Family, Fields] | None = None
-    known = list(map(with_own_clock, families(text)))
     for family in known:
-        if _is_other_work(family):
+        if is_other_work(family) or _precedes(family, trained):
             continue
         found = find_fields(family)
         if found is None:
@@ -134,7 +132,7 @@ def guess_format(text: bytes) -> Guess | None:
         weight = float(family.count * (3 if rated else 1))
         if found.counts_epochs or _OF_A_PART.search(family.text):
             weight /= _LONGEST_HEAD
-        if NOT_TRAINING.search(family.text):
+        if names_other_work(family.text):
             weight /= _OF_BOTH
         if bar is not None and not rated:
             continue
@@ -149,6 +147,19 @@ def guess_format(text: bytes) -> Guess | None:
     return bar
 
 
+def _first_of_training(known: Sequence[Family]) -> int | None:
+    """Return the number of the first line with a counter and the loss of a training; None without any."""
+    return min(
+        (int(one.lines[0]) for one in known if has_loss(one) and not is_other_work(one) and counts(one)),
+        default=None,
+    )
+
+
+def _precedes(family: Family, trained: int | None) -> bool:
+    """Return whether lines without a loss end before the first with one: they are about the preparation of data."""
+    return trained is not None and not has_loss(family) and int(family.lines[-1]) < trained
+
+
 def _behind_bar(fields: Fields) -> Fields | None:
     """Return the fields of lines with a bar without its own time and mean speed; None if no words print a speed."""
     if not counts_samples(fields):
@@ -159,25 +170,25 @@ def _behind_bar(fields: Fields) -> Fields | None:
 
 def find_misread(text: bytes) -> str | None:
     """Return the beginning of lines whose numbers are read wrongly, and what to do about it; None without any."""
-    misread = (one for one in families(text) if one.misread and not _is_other_work(one) and has_loss(one))
+    misread = (one for one in families(text) if one.misread and not is_other_work(one) and has_loss(one))
     return next((f"'{_shown(one)}' have {one.misread}" for one in misread), None)
 
 
 def find_untimed(text: bytes) -> str | None:
     """Return the beginning of the lines that count training steps without any time or speed; None if none does."""
-    untimed = (one for one in families(text) if not _is_other_work(one) and counts_without_time(one))
+    untimed = (one for one in families(text) if not is_other_work(one) and counts_without_time(one))
     return next(map(_shown, untimed), None)
 
 
 def find_other_batches(text: bytes) -> str | None:
     """Return the beginning of lines that count steps of different batches, without a speed; None if none does."""
-    found = (one for one in families(text) if not _is_other_work(one) and has_other_batches(one))
+    found = (one for one in families(text) if not is_other_work(one) and has_other_batches(one))
     return next(map(_shown, found), None)
 
 
 def find_uncounted(text: bytes) -> str | None:
     """Return the beginning of the lines of a training with a speed or a time, but no counter of steps; None if none."""
-    uncounted = (one for one in families(text) if not _is_other_work(one) and has_speed_alone(one))
+    uncounted = (one for one in families(text) if not is_other_work(one) and has_speed_alone(one))
     return next(map(_shown, uncounted), None)
 
 
@@ -189,7 +200,7 @@ def _with_twins(guess: Guess, family: Family, fields: Fields, known: Sequence[Fa
     steps = family.places[fields.counter].values
     twins: list[Family] = []
     for other in known:
-        if other is family or _is_other_work(other) or (found := find_fields(other)) is None:
+        if other is family or is_other_work(other) or (found := find_fields(other)) is None:
             continue
         kinds = {one.field for one in found.meant.values()} & {one.field for one in fields.meant.values()}
         own = other.places[found.counter].values
@@ -224,22 +235,13 @@ def _shown(family: Family) -> str:
     return text if len(text) <= _BEFORE else text[:_BEFORE] + "…"
 
 
-def _is_other_work(family: Family) -> bool:
-    """Return whether the words of the lines are those of evaluation or inference, or begin with those of loading."""
-    if _LOADS.match(family.text):
-        return True
-    # DeepSpeed-Chat calls the time of a step its latency.
-    other = NOT_TRAINING.search(_LATENCY.sub("", family.text) if has_loss(family) else family.text)
-    return other is not None and not _TRAINS.search(family.text)
-
-
 def _guess_block(known: Sequence[Family], alone: Guess | None) -> Guess | None:
     """Return a guess from lines that follow each other in turn: a counter in one, its figures in others.
 
     It has a speed, or times of steps instead of the epochs that the guess from lines ``alone`` counts, if there is one.
     """
     for block in blocks(known):
-        fields = None if _is_other_work(block.merged) else find_fields(block.merged)
+        fields = None if is_other_work(block.merged) else find_fields(block.merged)
         if fields is None or fields.counter not in block.counted:
             continue
         is_better = alone is None or (alone.counts_epochs and not fields.counts_epochs)
