@@ -430,7 +430,7 @@ _GLOG = "I0301 12:{:02}:{:02}.{:06} 1400235 "
         ),
         _case(
             "speed-in-minutes",
-            None,
+            160,
             lines_of_steps(lambda at: f"step {at} loss 2.1 throughput: {9600 + at % 3} samples/min"),
             given=Facts(),
         ),

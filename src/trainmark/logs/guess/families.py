@@ -30,7 +30,8 @@ _UNITS = (
     ("sequences/s", r"(?:seq(?:uence)?s?|sentences?)"),
     (
         "samples/s",
-        r"(?:samples?|examples?|ex|items?|rows?|records?|points?|rays?|videos?|clips?|ins(?:tances?)?)",
+        r"(?:samples?|examples?|ex|items?|rows?|records?|points?|rays?|videos?|clips?|ins(?:tances?)?|pos(?:itions?)?"
+        r"|utt(?:erance)?s?|sents?|pairs?|triples?|graphs?|molecules?|structures?|patches|crops?)",
     ),
 )
 COUNTED = r"(?:tok(?:en)?s?|samples?|images?|imgs?|seqs?|words?|frames?)"
@@ -40,21 +41,27 @@ _UNDER_S = r"(?:(?<=tok)|(?<=[a-z]{3}s))_s(?:ec)?"
 """``tok_s`` and ``samples_s`` are rates, but ``step_s`` is a time."""
 _STEPS_PER_S = re.compile(r"(?:\bit(?:er(?:ation)?)?s?|\bsteps?|\bbatch(?:es)?|\bupdates?)" + _PER_S + r"\b")
 _OF_ONE = rf"(?: ?\(? ?(?:per[ _]?|/ ?){_DEVICE}\)?)?"
-_BARE_RATE = re.compile(rf"(?:^|[\W_])(?:tps|tgs|tokps|wps){_OF_ONE}\W*$")
+_BARE_RATE = re.compile(rf"(?:^|[\W_])(?:tps|tgs|tokps|(?<![cg]pu )wps){_OF_ONE}\W*$")
 _AMBIGUOUS_RATE = re.compile(r"(?:^|\W)sps\W*$")
 """Samples per second, or steps."""
 _IMAGES = re.compile(r"(?:^|\W)imps\W*$")
 _NAMES_OF_RATES = (("tokens/s", _BARE_RATE), ("samples/s", _AMBIGUOUS_RATE), ("images/s", _IMAGES))
 _FRAMES = re.compile(r"(?:^|\W)fps(?:[ /](?:total|step|train\w*))?\W*$")
-_THROUGHPUT = re.compile(rf"(?:^|[\W_])(?:throughput|speed|ips){_OF_ONE}\W*$")
+_NO_SPEED = re.compile(r"(?:^|[\W_])(?:loss|ppl|perplexity|acc(?:uracy)?|lr|g?(?:rad)?_?norm|epoch)\W*$")
+"""The name of a number whose word behind is not its unit: ``loss 2.1 tok/s (8 GPUs): 3200``."""
+_THROUGHPUT = re.compile(rf"(?:^|[\W_])(?:throughput|tput|speed|ips){_OF_ONE}\W*$")
 _OTHER_RATE = re.compile(r"[a-z]+(?:/s(?:ec(?:ond)?)?|ps)|tflops?")
 """The unit of what no training counts: bytes, requests, floating-point operations."""
-_PER_LONGER = re.compile(r"(?:/ ?|[_ ]per[_ ])(?:min(?:ute)?|h(?:ou)?r?|day)s?(?:$|[\W_])")
+_OTHER_IN_BRACKETS = re.compile(r" ?[(\[](?:[a-z]?flops?|[a-z]?i?b(?:its|ytes)?)(?:/s(?:ec)?|ps)?[)\]/]")
+_PER_DAY = re.compile(r"(?:/ ?|[_ ]per[_ ])days?(?:$|[\W_])")
+_PER_LONGER = re.compile(r"(?:/ ?|[_ ]per[_ ])(?:(min(?:ute)?s?)|h(?:ou)?r?s?)(?=$|[\W_])")
 """In the name or the unit of a speed that is not per second."""
 _PER_DEVICE = re.compile(rf"(?:/ ?|per[ _]?){_DEVICE}|device/|\btgs\b|\blocal_")
 _UNIT_PER_DEVICE = re.compile(rf" ?[a-z%]+(?:/[a-z]+)*,? ?[(\[]?(?:per[ _-]?|/ ?|each ){_DEVICE}")
 _PER_NODE = re.compile(r"(?:/|per[ _-]?)(?:node|host|machine)\b")
-_OF_SEVERAL = re.compile(r"(?:^|[\W_])(?:steps|iters|iterations|batches|updates)(?: (?:took|in|time))?\W*$")
+_OF_SEVERAL = re.compile(
+    r"(?:^|[\W_])(?:steps|iters|iterations|batches|updates)(?: (?:took|takes?|used|in|time))?\W*$"
+)
 _RANK = re.compile(r"(?:.*[^\w-])?(?<!lora )rank\W*")
 _TAG = re.compile(r"[\[(<]\w+ ?$")
 _OF_ALL = re.compile(r"(?:^|[\W_])(?:global|overall|total|all)(?:[\W_]|$)")
@@ -72,7 +79,7 @@ _PER_SAMPLE = re.compile(rf"per[ _-]?{COUNTED}\b")
 """In the name of a time that is not that of a step."""
 _TIME = re.compile(
     r"(?:^|[\W_])(?:step[_ ]?time|iter[_ ]?time|t(?:ime)?(?:[_ ]?per[_ ]|/)(?:step|iter\w*|it|batch|update)"
-    r"|batch[_ ]?time|dt|time|timer|took|duration)\W*$"
+    r"|batch[_ ]?time|dt|time|timer|took|duration)(?:[_ ](?:avg|average|mean|diff|cur|ema|median|p50))?\W*$"
 )
 _STEP = re.compile(r"(?:time[/ _](?:per[ _])?)?(?:iter(?:ation)?|it|step|batch)\W*")
 """The whole name of a time of one step, if its unit is behind the number: ``[iter: 345.1 ms]``."""
@@ -82,12 +89,21 @@ _PER_STEP = re.compile(
     r"(?:^|[\W_])(ms|us|s|secs?|seconds)[_ ]per[_ ](?:steps?|iter(?:ation)?s?|it|batch|update)\W*$"
 )
 """A name that is the unit of a time of one step: ``sec_per_step``, ``ms_per_iter``."""
+_OF_EPOCH = re.compile(
+    r"(?:^|[\W_])(?:(?:train(?:ing)?|epoch)[_ ]?)?(?:time|took|dur(?:ation)?|elapsed|runtime)"
+    r"(?:(?:[_ ]per[_ ]|[_ /]?)epoch|[_ ]of[_ ]epoch| \d+)?"
+    r"[\W_]*(?:\(?(ms|s|secs?|seconds|m|mins?|minutes|h|hours)\)?)?\W*$"
+)
+"""The name of the time of an epoch in a line of one, with its unit."""
+_UNITS_OF_EPOCHS = ("s", "sec", "secs", "seconds", "ms")
+_NOT_THE_EPOCH = re.compile(r"data|load|eta|remain|eval|val|test|infer|save|left")
 _NOT_THE_STEP = re.compile(
     r"data|load|eta|remain|total|elapsed|forward|backward|fwd|bwd|eval|val|optim|ckpt|save|comm|epoch|gpu|cpu|kernel|sync"
     r"|queue|idle|bubble|wait"
 )
-_OTHER_TIME = re.compile(r"(?:m|mins?|minutes?|h|hrs?|hours?|d|days?|ns|nsec|nanoseconds?)")
-"""The unit of a time that is neither seconds nor milli- or microseconds."""
+_LONGER = re.compile(r"(h|hrs?|hours?)|m|mins?|minutes?")
+_OTHER_TIME = re.compile(r"(?:d|days?|ns|nsec|nanoseconds?)")
+"""The unit of a time that is neither hours, minutes, seconds nor milli- or microseconds."""
 _DATA = re.compile(
     r"(?:^|[\W_])(?:data[_ ]?(?:load(?:ing|er)?|fetch|wait)?[_ ]?(?:time)?|load(?:ing|er)?[_ ]?time"
     r"|wait(?:ed|ing)? for data)\W*$"
@@ -95,7 +111,11 @@ _DATA = re.compile(
 _ELAPSED = re.compile(
     r"(?:^|[\W_])(?:elapsed(?:[_ ]?time)?|wall(?:[_ ]?(?:time|clock))?|train[_ ]?time|runtime|total[_ ]?time)\W*$"
 )
-_NAMES_OF_CLOCKS = ("", "time", "tot", "total")
+_NAMES_OF_CLOCKS = ("", "time", "t", "tot", "total")
+_SHORTEST_PART = 8
+_DISTINCT = 5
+_STEADY = 3
+"""Fewest lines of an epoch and different values of a time that rises in each, and how much its rise may differ."""
 _SECONDS = {
     "s": "step_time_s",
     "sec": "step_time_s",
@@ -114,6 +134,7 @@ _SECONDS = {
     "sec/step": "step_time_s",
     "sec/iter": "step_time_s",
     "ms/iter": "step_time_ms",
+    "s/b": "step_time_s",
     "s/batch": "step_time_s",
     "sec/batch": "step_time_s",
     "ms/batch": "step_time_ms",
@@ -138,7 +159,8 @@ _AFTER_STAMP = re.compile(rb"^(?:Z|[+-]\d\d:?\d\d)?(?: std(?:out|err) [FP](?= ))
 """The time zone behind a stamp, and what Kubernetes puts there."""
 _LEAP_YEAR = b"2024-"
 _BAR = re.compile(
-    rb"\|(?:[ #=>.-]|\xe2\x96[\x80-\x9f])*\||(?<=\[)[ #=>.-]{8,}(?=\])|(?:\xe2\x94\x81|\xe2\x95[\xb8\xba]){2,} ?"
+    rb"\|(?:[ #=>.-]|\xe2\x96[\x80-\x9f])*\|"
+    rb"|(?<=\[)(?:[ #=>.-]|\xe2\x96[\x80-\x9f]){8,}(?=\])|(?:\xe2\x94\x81|\xe2\x95[\xb8\xba]){2,} ?"
 )
 """A progress bar between strokes or brackets, or one that Rich draws."""
 BAR = "\x1d"
@@ -148,6 +170,8 @@ _DURATION = rb"(?<![\w.:])\d{1,4}:\d\d(?::\d\d(?:\.\d+)?)?(?![\w:])(?!\.\d)"
 _SEPARATOR = rb"(?:[,'_]|\xe2\x80\xaf|\xc2\xa0)"
 """Between thousands: a comma, an apostrophe, an underscore, or a blank that does not break the line."""
 _SEPARATORS = re.compile(_SEPARATOR)
+_POINTED = re.compile(rb"[1-9]\d{0,2}(?:\.\d{3})+")
+"""Points between thousands, where decimals have commas."""
 _LOGGER = re.compile(r"^(?:DEBUG|INFO|WARNING|ERROR):[\w.]+:")
 """What Python's logging prints before a message, without a format of its own: ``INFO:root:``."""
 _OWN_BRACKETS = re.compile(r"[\])}] ?[\[({]$")
@@ -156,12 +180,6 @@ _DIGITS = 3
 """Digits of thousands."""
 _BEFORE_A_NUMBER = tuple(" =:")
 """Before a number that is no element of a list."""
-_NUMBER = re.compile(
-    _DURATION
-    + rb"|(?<![\w.])[-+]?(?:\d{1,3}(?:"
-    + _SEPARATOR
-    + rb"\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)(?![\d.]*:\d)"
-)
 _ROW = re.compile(rb"[-+\d.eE]*(?:,[-+\d.eE]*)+")
 _CELL = re.compile(rb"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 """A row of values with commas between them (and none within), and one of its values."""
@@ -173,10 +191,21 @@ _SIGN_BYTES = SIGN.encode()
 _ARROW = re.compile(rb"\xe2(?:\x86[\x90-\xbf]|\x87[\x80-\xbf]|\x96[\xa0-\xbf]|\x97[\x80-\xbf])")
 """Arrows and triangles (U+2190 to U+21FF, U+25A0 to U+25FF): up or down against the line before."""
 LAPSE = "\x0f"
-"""Stands for a duration in letters, such as an ETA, which is not read: ``1h2m``, ``3m 12s``, ``1s234ms``."""
+"""Stands for a duration in letters or of days that is not read: ``1h2m``, ``1s234ms``, ``1 day, 2:03:04``."""
 _LAPSE_BYTES = LAPSE.encode()
+_IN_LETTERS = rb"(?<![\w.])(?:\d+ ?h,? ?)?\d+ ?m,? ?\d+ ?s(?![\w.])"
+"""A duration in letters down to the second: ``3m 12s``, ``1h2m3s``."""
 _LAPSE = re.compile(
-    rb"(?<![\w.])\d+(?:d ?\d+h|h ?\d+m|m ?\d+s|s ?\d+ms| h, \d+ m(?:, \d+ s)?| m, \d+ s)[\dhms]*(?![\w.])"
+    rb"(?<![\w.])\d+(?:d ?\d+h"
+    rb"|h ?\d+m(?! ?\d+ ?s)|s ?\d+ms| h, \d+ m(?!, \d+ s)| days?, \d+:\d\d:\d\d)[\dhms]*(?![\w.])"
+)
+_NUMBER = re.compile(
+    _IN_LETTERS
+    + rb"|"
+    + _DURATION
+    + rb"|(?<![\w.])[-+]?(?:\d{1,3}(?:"
+    + _SEPARATOR
+    + rb"\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)(?![\d.]*:\d)"
 )
 STAMPED = "\x1a"
 """Stands for a line's date stamp in the text between its numbers."""
@@ -186,14 +215,21 @@ _RULE = re.compile("[\u2500-\u257f]")
 _UNIT_OF_CELL = re.compile(rb"^ ?(?:[KMGBkmg]|m?s|it/s)(?![\w/])")
 """The unit behind a number of a table, which is no word beside it."""
 _CELLS = re.compile(rb" {2,}|\t")
-_CELL_OF_NUMBERS = re.compile(rb"\x0f|[-+\d.,]+(?: ?(?:\(\d[\d.]*%\)|[A-Za-z/]{1,6}))?")
+_CELL_OF_NUMBERS = re.compile(_IN_LETTERS + rb"|\x0f|[-+\d.,]+(?: ?(?:\(\d[\d.]*%\)|[A-Za-z/]{1,6}))?")
 """A cell with a number, and its unit or a share of a whole, or with a duration in letters."""
 _SHARE = re.compile(r" *\(%[^()]*\)$")
 """Behind the name of a number that has a share of a whole behind it: ``Step (% Done)``."""
 _NO_WORD = " "
 _COLUMN = re.compile(r"\s*\|\s*|\t|,\s*|\s+")
-_KILO = re.compile(rf"(?:^|[\W_])k(?= ?(?:{COUNTED}|t)(?:/|ps\b| per ))| ?[(\[](?:k|(?:in )?thousands)[)\]]")
+_KILO = re.compile(
+    rf"(?:^|[\W_])(?:k|thousands? (?:of )?)(?= ?(?:{COUNTED}|t)(?:/|ps\b| per ))"
+    r"| ?[(\[](?:k|(?:in )?thousands|x ?(?:1000|1k|1e3|10\^3))[)\]]"
+)
 """The letter for thousands at the beginning of a name, or a word for them in brackets: ``Kt/s=16.4``, ``tok/s (k)``."""
+_MEGA = re.compile(
+    rf"(?:^|[\W_])(?:m|millions? (?:of )?)(?= ?(?:{COUNTED}|t)(?:/|ps\b| per ))| ?[(\[](?:m|(?:in )?millions)[)\]]"
+)
+"""The same for millions: ``Mtok/s=1.6``."""
 _UNIT = re.compile(
     rf" ?(?:[KMGBkmg](?: (?=[A-Za-z]+/)|(?={COUNTED}(?:/|ps\b))))?"
     r"([A-Za-z]+(?: per [A-Za-z]+){1,2}|(?:m?s|sec(?:ond)?s?) (?:step|iter(?:ation)?|it|batch|update)(?= *(?:[,;|)]|$))"
@@ -234,7 +270,7 @@ class Guess:
 class Meant:
     """The likely meaning of a number: a field of a record, its unit, and whether it is of one device or one node.
 
-    ``since_start``: it is the mean of all steps since the start.
+    ``since_start``: it is the mean of all steps since the start. ``per`` is the time that a speed is per: s, min or h.
     """
 
     field: str
@@ -242,6 +278,7 @@ class Meant:
     per_device: bool = False
     per_node: bool = False
     since_start: bool = False
+    per: str = "s"
 
 
 def is_counter_name(name: str) -> bool:
@@ -273,9 +310,49 @@ def is_ambiguous_rate(name: str) -> bool:
     return _AMBIGUOUS_RATE.search(name) is not None
 
 
-def meaning_of_duration(name: str) -> Meant | None:
-    """Return what a duration such as ``0:12:34`` is: the time since the start, by its name or without one."""
-    return Meant("clock_s") if name in _NAMES_OF_CLOCKS or _ELAPSED.search(name) else None
+def meaning_of_duration(name: str, values: Floats) -> Meant | None:
+    """Return what a duration such as ``0:12:34`` is: the time since the start, or that of a step.
+
+    That of a step has a name, and does not only rise, but at the beginning of an epoch.
+    """
+    if name in _NAMES_OF_CLOCKS or _ELAPSED.search(name) or _TIME.search(name):
+        is_clock = rises_in_parts(values) or not _TIME.search(name)
+        return Meant("clock_s" if is_clock else "step_time_s")
+    return None
+
+
+def meaning_of_epoch(name: str, unit: str) -> Meant | None:
+    """Return the time of an epoch that a number is in a line of one, by its name or unit; None if it is another."""
+    words = _OF_EPOCH.search(name)
+    is_unit = unit in _UNITS_OF_EPOCHS or _LONGER.fullmatch(unit) is not None
+    if (
+        _NOT_THE_EPOCH.search(name)
+        or _OTHER_TIME.fullmatch(unit)
+        or (words is None and (name or not is_unit))
+    ):
+        return None
+    own = unit if is_unit else (words[1] if words else None) or "s"
+    if longer := _LONGER.fullmatch(own):
+        return Meant(f"step_time_{'h' if longer[1] else 'm'}")
+    return Meant(_SECONDS[own])
+
+
+def rises_in_parts(values: Floats) -> bool:
+    """Return whether values rise steadily, but for a few falls: as a time since the start, or that of each epoch."""
+    rises = np.diff(values)
+    falls = np.flatnonzero(rises < 0) + 1
+    if len(falls) * _SHORTEST_PART > len(values) or len(values) <= 2:
+        return False
+    up = rises[rises > 0]
+    if len(up) < len(values) / _SHORTEST_PART or len(np.unique(values)) < min(_DISTINCT, len(values)):
+        return False
+    # A mean rises too, but ever more slowly.
+    half = len(rises) // 2
+    first, second = (
+        part[part > 0].mean() if (part > 0).any() else 0.0 for part in (rises[1:half], rises[half:])
+    )
+    is_steady = half < _DISTINCT or (first < _STEADY * second and second < _STEADY * first)
+    return is_steady and (not len(falls) or bool((values[falls] < _STEADY * np.median(up)).all()))
 
 
 def preference(name: str) -> int:
@@ -310,16 +387,23 @@ def meaning_of(name: str, unit: str, after: str = "") -> Meant | None:
 
     ``after`` is the text behind the number, in which "per GPU" may follow the unit.
     """
+    if _NO_SPEED.search(name):
+        unit, after = "", ""
     found = _meaning(name, unit, after)
     per_node = found is not None and _PER_NODE.search(f"{name} {unit}{after.lower()}") is not None
     return replace(found, per_device=False, per_node=True) if found and per_node else found
 
 
 def _meaning(name: str, unit: str, after: str) -> Meant | None:
-    name = _KILO.sub(" ", name)
+    name = _MEGA.sub(" ", _KILO.sub(" ", name))
     about = f"{name} {unit}"
-    if _PER_LONGER.search(about):
+    if _PER_DAY.search(about):
         return None
+    if longer := _PER_LONGER.search(about):
+        found = _meaning(_PER_LONGER.sub("/s", name), _PER_LONGER.sub("/s", unit), after)
+        if found is None or found.field not in ("rate", "steps_per_s"):
+            return None
+        return replace(found, per="min" if longer[1] else "h")
     per_device = _PER_DEVICE.search(about) is not None or _UNIT_PER_DEVICE.match(after.lower()) is not None
     if _STEPS_PER_S.search(about):
         return Meant("steps_per_s", "samples/s", per_device)
@@ -334,12 +418,16 @@ def _meaning(name: str, unit: str, after: str) -> Meant | None:
     if _THROUGHPUT.search(name):
         if unit in _SECONDS:
             return Meant(_SECONDS[unit])
-        if not _OTHER_RATE.fullmatch(unit):
+        if not (_OTHER_RATE.fullmatch(unit) or _OTHER_IN_BRACKETS.match(after.lower())):
             return Meant("rate", None, per_device)
     return _meaning_of_time(name, unit)
 
 
 def _meaning_of_time(name: str, unit: str) -> Meant | None:
+    if longer := _LONGER.fullmatch(unit):
+        found = _meaning_of_time(name, "s")
+        longer_field = {"clock_s": "clock", "step_time_s": "step_time"}.get(found.field if found else "")
+        return Meant(f"{longer_field}_{'h' if longer[1] else 'm'}") if longer_field else None
     if _OTHER_TIME.fullmatch(unit) or _PER_SAMPLE.search(name):
         return None
     ending = _UNIT_OF_NAME.search(name)
@@ -369,7 +457,8 @@ class Place:
 
     ``grouping`` is how a placeholder names what is between thousands: empty for nothing, else ``,`` or ``,any``.
     ``heading`` is the word above the number in a table without other words. ``is_whole`` is false if one of the numbers
-    has a point or an exponent; ``is_duration`` is true if all are written as ``0:12:34``, and given in seconds.
+    has a point or an exponent; ``is_duration`` is true if all are written as ``0:12:34``, or in letters, and given in
+    seconds.
     """
 
     before: str
@@ -379,6 +468,7 @@ class Place:
     heading: str = ""
     is_whole: bool = True
     is_duration: bool = False
+    is_in_letters: bool = False
 
     @property
     def name(self) -> str:
@@ -410,6 +500,11 @@ class Place:
     def is_in_thousands(self) -> bool:
         """True if the name says that the number counts thousands: ``Kt/s=16.4``."""
         return _KILO.search(self.name) is not None
+
+    @property
+    def is_in_millions(self) -> bool:
+        """True if the name says that the number counts millions: ``Mtok/s=1.6``."""
+        return _MEGA.search(self.name) is not None
 
 
 def is_tag(place: Place) -> bool:
@@ -525,6 +620,7 @@ def _family(rows: list[_Row], headings: list[str]) -> Family:
             heading=headings[at] if headings else "",
             is_whole=all(_SEPARATORS.sub(b"", word).isdigit() for word in column),
             is_duration=_is_duration(column),
+            is_in_letters=column[0].endswith(b"s"),
         )
         for at, column in enumerate(columns)
     )
@@ -543,7 +639,7 @@ def _family(rows: list[_Row], headings: list[str]) -> Family:
 
 
 def _is_duration(words: Sequence[bytes]) -> bool:
-    return all(b":" in word for word in words)
+    return all(b":" in word or word.endswith(b"s") for word in words)
 
 
 def _durations(words: Sequence[bytes]) -> Floats:
@@ -586,7 +682,7 @@ def _has_decimal_commas(columns: Sequence[Sequence[bytes]], parts: Sequence[str]
     Numbers with three digits behind a comma alone do not show it; a loss is no number of thousands.
     """
     words = [word for column in columns for word in column]
-    if any(b"." in word or word.count(b",") > 1 for word in words):
+    if any((b"." in word and not _POINTED.fullmatch(word)) or word.count(b",") > 1 for word in words):
         return False
     return any(word.lstrip(b"+-").startswith(b"0,") for word in words) or any(
         ("loss" in parts[at].lower() and any(b"," in word for word in column))
@@ -602,16 +698,16 @@ def _dated(stamp: bytes) -> bytes:
 
 
 def duration_s(word: bytes) -> float:
-    """Return the seconds of a duration: ``0:12:34``."""
+    """Return the seconds of a duration: ``0:12:34``, ``12m 34s``."""
     seconds = 0.0
-    for part in word.split(b":"):
+    for part in word.split(b":") if b":" in word else re.findall(rb"\d+", word):
         seconds = 60 * seconds + float(part)
     return seconds
 
 
 def _value(word: bytes) -> float:
     """Return a number, or a duration in seconds."""
-    return duration_s(word) if b":" in word else number(_SEPARATORS.sub(b"", word))
+    return duration_s(word) if _is_duration([word]) else number(_SEPARATORS.sub(b"", word))
 
 
 class Block(NamedTuple):

@@ -24,15 +24,23 @@ from trainmark.logs.guess.families import (
     is_tag,
     meaning_of,
     meaning_of_duration,
+    meaning_of_epoch,
     preference,
+    rises_in_parts,
     unit_of_counter,
 )
 from trainmark.logs.intervals import last_digit
 from trainmark.logs.model import Floats, median
 
-SECONDS = {"step_time_s": 1.0, "step_time_ms": 1e-3, "step_time_us": 1e-6}
+SECONDS = {
+    "step_time_s": 1.0,
+    "step_time_ms": 1e-3,
+    "step_time_us": 1e-6,
+    "step_time_m": 60.0,
+    "step_time_h": 3600.0,
+}
 """Fields of a step's time, and how many seconds their unit has."""
-_OF_CLOCKS = {"clock_s": 1.0, "clock_ms": 1e-3}
+_OF_CLOCKS = {"clock_s": 1.0, "clock_ms": 1e-3, "clock_m": 60.0, "clock_h": 3600.0}
 """Fields of the time since the start, and how many seconds their unit has."""
 _NAMES_OF_STAMPS = ("", "ts", "timestamp", "time", "unix", "created", "wall time", "wall_time")
 _EARLIEST_S, _LATEST_S = 1.2e9, 2.4e9
@@ -44,7 +52,7 @@ _CLEARLY = 0.5
 """A figure follows the clock more closely than another if its ratio to the clock varies by less than this share."""
 """Deviation of a rate times a time from 1 up to which both are of the same steps; averages lag behind."""
 
-_REMARK = re.compile(r" ?[([][a-z ]+[])](?=[ :=]*$)")
+_REMARK = re.compile(r" ?[([][a-z0-9 .^*]+[])](?=[ :=]*$)")
 """What a name has in brackets at its end: ``tok/s (per GPU)``."""
 _SEVERAL = 2
 _MOST_RUNS = 8
@@ -98,8 +106,14 @@ def find_fields(family: Family) -> Fields | None:
     named = named or of_epochs or restarting or [at for at in runs if _counts_runs(family, at)]
     if not counters and not named:
         return None
-    # A counter of samples next to one of steps is a witness.
-    named = sorted(named, key=lambda at: unit_of_counter(family.places[at].name) is not None)
+    # A counter of samples next to one of steps is a witness; one of micro-batches is used last.
+    named = sorted(
+        named,
+        key=lambda at: (
+            unit_of_counter(family.places[at].name) is not None,
+            "micro" in family.places[at].name,
+        ),
+    )
     epochs = [] if named else [at for at in counters if is_epoch_name(family.places[at].name)]
     counter = (named or epochs or counters)[0]
     meant = _meanings(family, counter, epoch)
@@ -113,8 +127,9 @@ def find_fields(family: Family) -> Fields | None:
     if epochs and not rated:
         if per_step := _times_per_step(family, _meanings(family, counter, epoch)):
             return Fields(counter, per_step, ignores_clock=True)
-        # Only the arrival of the lines is trusted: JAX prints an epoch's time before its steps have run.
-        meant = {at: one for at, one in meant.items() if one.field.startswith("clock")}
+        # The arrival of the lines comes first: JAX prints an epoch's time before its steps have run.
+        clocks = {at: one for at, one in meant.items() if one.field.startswith("clock")}
+        meant = clocks or (_times_of_epochs(family, counter) if family.clock_s is None else {})
     if not rated and any(is_batch_name(place.name) and _differs(place.values) for place in family.places):
         return None  # the time of a step of another batch each time is no rate
     # The wait for data alone is no time of a step.
@@ -123,9 +138,21 @@ def find_fields(family: Family) -> Fields | None:
     )
     if not has_time and family.clock_s is None:
         return None
+    if epoch is None and not restarting:
+        epoch = _epoch_of_clock(family, meant)
     return Fields(
         counter, meant, counts_epochs=bool(epochs) and not rated, epoch=epoch, restarts=bool(restarting)
     )
+
+
+def _epoch_of_clock(family: Family, meant: Mapping[int, Meant]) -> int | None:
+    """Return the place of the epoch in which a clock begins anew; None if it does not, or no number is that epoch's."""
+    for clock in (family.places[at].values for at, one in meant.items() if one.field.startswith("clock")):
+        falls = np.diff(clock) < 0
+        for at, place in enumerate(family.places):
+            if falls.any() and is_epoch_name(place.name) and np.array_equal(np.diff(place.values) > 0, falls):
+                return at
+    return None
 
 
 def _of_named_rank(family: Family, meant: dict[int, Meant]) -> dict[int, Meant]:
@@ -156,6 +183,20 @@ def _times_per_step(family: Family, meant: Mapping[int, Meant]) -> dict[int, Mea
     }
 
 
+def _times_of_epochs(family: Family, counter: int) -> dict[int, Meant]:
+    """Return the time of an epoch in lines of epochs, that of the training alone if it is printed: ``Time: 30.1s``."""
+    found: dict[int, Meant] = {}
+    for at, place in enumerate(family.places):
+        meant = (
+            meaning_of_epoch(place.name, "s" if place.is_duration else place.unit) if at != counter else None
+        )
+        if meant is None or rises_in_parts(place.values) or not (place.values > 0).all():
+            continue
+        if not found or "train" in place.name:
+            found = {at: meant}
+    return found
+
+
 def with_own_clock(family: Family) -> Family:
     """Return the family without its date stamps if a printed time since the start passes more than they do.
 
@@ -165,7 +206,11 @@ def with_own_clock(family: Family) -> Family:
         return family
     passed_s = family.clock_s[-1] - family.clock_s[0]
     for place, unit in zip(family.places, units_behind(family), strict=True):
-        found = meaning_of_duration(place.name) if place.is_duration else meaning_of(place.name, unit)
+        found = (
+            meaning_of_duration(place.name, place.values)
+            if place.is_duration
+            else meaning_of(place.name, unit)
+        )
         own_s = (place.values[-1] - place.values[0]) * _OF_CLOCKS.get(found.field if found else "", 0.0)
         if own_s > (1 + SLOWER) * passed_s + STAMP_GRAIN_S and (np.diff(place.values) >= 0).all():
             return replace(family, clock_s=None)
@@ -183,7 +228,7 @@ def _meanings(family: Family, counter: int, epoch: int | None) -> dict[int, Mean
         if at in (counter, epoch) or _is_part_of_a_list(place):
             continue
         found = (
-            meaning_of_duration(names[at])
+            meaning_of_duration(names[at], place.values)
             if place.is_duration
             else _unix_time(place) or meaning_of(names[at], unit, after)
         )
@@ -199,7 +244,7 @@ def _unix_time(place: Place) -> Meant | None:
     """Return the clock that a number is which has no name, or that of a stamp, and the size of seconds since 1970."""
     if place.name.rstrip(" =:\"'") not in _NAMES_OF_STAMPS or not np.isfinite(place.values).all():
         return None
-    for field, scale in _OF_CLOCKS.items():
+    for field, scale in (("clock_s", 1.0), ("clock_ms", 1e-3)):
         if place.values.min() * scale > _EARLIEST_S and place.values.max() * scale < _LATEST_S:
             return Meant(field)
     return None
@@ -437,21 +482,26 @@ def _is_used(found: Meant, values: Floats, before: Any) -> bool:
     kind = "step_time" if found.field.startswith("step_time") else found.field
     if kind in kinds or (values == 0).all():
         return False
-    return not found.field.startswith("clock") or bool((np.diff(values) >= 0).all())
+    is_clock = found.field.startswith("clock")
+    return not is_clock or bool((np.diff(values) >= 0).all()) or rises_in_parts(values)
 
 
 def _only_consistent(family: Family, counter: int, meant: dict[int, Meant]) -> dict[int, Meant]:
     """Return the fields without times that the stamps contradict; a time that only rises is a clock."""
     consistent = {}
     rises = np.diff(family.places[counter].values)
-    clocks = [family.places[at].values for at, one in meant.items() if one.field == "clock_s"]
+    clocks = [
+        family.places[at].values
+        for at, one in meant.items()
+        if one.field == "clock_s" and (np.diff(family.places[at].values) >= 0).all()
+    ]
     clock = family.clock_s if family.clock_s is not None else next(iter(clocks), None)
     passed = np.diff(clock) if clock is not None else None
     for at, found in meant.items():
         values = family.places[at].values
         if found.field in SECONDS:
-            if (np.diff(values) > 0).all() and len(values) > 2:
-                consistent[at] = Meant("clock_s" if found.field == "step_time_s" else "clock_ms")
+            if rises_in_parts(values) and f"clock_{found.field.removeprefix('step_time_')}" in _OF_CLOCKS:
+                consistent[at] = Meant(f"clock_{found.field.removeprefix('step_time_')}")
                 continue
             up = rises > 0  # a counter that begins anew with an epoch falls there
             if passed is not None and passed[up].sum() > 10:
@@ -483,7 +533,9 @@ def _is_mean_since_start(family: Family, counter: int, at: int, found: Meant) ->
         steps, values = steps[first], values[first]
         clock_s = None if clock_s is None else clock_s[first]
     rises = np.diff(steps)
-    if found.field not in ("rate", "steps_per_s", "step_time_s", "step_time_ms") or not (rises > 0).all():
+    if found.field not in ("rate", "steps_per_s", "step_time_s", "step_time_ms") or found.per != "s":
+        return False
+    if not (rises > 0).all():
         return False
     if len(steps) < _FEWEST_MEANS or not (values > 0).all():
         return False
@@ -552,7 +604,7 @@ def _with_counted_rates(family: Family, counter: int, meant: dict[int, Meant]) -
 
     A step of an environment is a sample: ``Learning iteration 7``, ``65536 steps/s``, ``Total timesteps: 786432``.
     """
-    rate = next((at for at, one in meant.items() if one.field == "steps_per_s"), None)
+    rate = next((at for at, one in meant.items() if one.field == "steps_per_s" and one.per == "s"), None)
     time = next((at for at, one in meant.items() if one.field in SECONDS), None)
     rises = np.diff(family.places[counter].values)
     if rate is None or time is None or not (rises > 0).all():
@@ -585,6 +637,6 @@ def _with_clear_rates(family: Family, counter: int, meant: dict[int, Meant]) -> 
     for at, found in meant.items():
         place = family.places[at]
         of_steps = [abs(median(place.values) * each - 1) < _SAME for each in seconds]
-        if found.field == "rate" and is_ambiguous_rate(place.name) and any(of_steps):
+        if found.field == "rate" and found.per == "s" and is_ambiguous_rate(place.name) and any(of_steps):
             return {**meant, at: Meant("steps_per_s", found.unit, found.per_device)}
     return meant

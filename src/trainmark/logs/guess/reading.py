@@ -28,6 +28,7 @@ from trainmark.logs.guess.families import (
     Place,
     blocks,
     families,
+    is_ambiguous_rate,
     meaning_of,
     unit_of_counter,
 )
@@ -46,6 +47,7 @@ from trainmark.logs.guess.line_fields import (
     units_behind,
     with_own_clock,
 )
+from trainmark.logs.guess.line_pattern import line_pattern
 from trainmark.logs.guess.other_work import is_other_work, names_other_work
 from trainmark.logs.guess.whose_rate import (
     CLOSE,
@@ -70,7 +72,7 @@ _OF_TEXT = ("tokens/s", "words/s")
 """Units of which a sample has many."""
 _SENTENCES = {
     "steps_per_s": "is steps per second",
-    **dict.fromkeys(("clock_s", "clock_ms"), "is the time since the start"),
+    **dict.fromkeys(("clock_s", "clock_ms", "clock_m", "clock_h"), "is the time since the start"),
     **dict.fromkeys(("data_time_s", "data_time_ms"), "is the wait for data in a step"),
     "consumed": "counts those of all devices since the start",
     "steps": "is how many steps the line is about",
@@ -91,13 +93,10 @@ _ACCUMULATION = re.compile(
 )
 _BATCH = re.compile(rb"(?i)batch(?:[_-]?size)?['\"]?\s*[:= ]\s*(\d{1,9})\b")
 """How programs state the micro-batches of a step, and a batch."""
-_BARE_BAR = "||"
-_ANY_LAPSE = r"\d+ ?(?:ms|[dhms])(?:,? ?\d+ ?(?:ms|[dhms]))*"
-"""A duration in letters, also one of a single unit, in the place of one of several."""
 _IS_BAR = re.compile(r"#%\|\|")
 """A progress bar in the text of a family, whose numbers are left out."""
-_BEFORE = 24
-"""Characters of a line's text that a proposed pattern keeps before a number."""
+_SHOWN = 24
+"""Characters of a line's text that a sentence shows."""
 _POWERS_OF_A_BATCH = 32
 """Programs print after 10, 50 or 100 steps; a rise that this divides is one of samples, such as 10 batches of 64."""
 _FEWEST_OF_A_BATCH = 2
@@ -232,7 +231,7 @@ def _shown(family: Family) -> str:
         .replace("#", "N")
         .strip()
     )
-    return text if len(text) <= _BEFORE else text[:_BEFORE] + "…"
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
 def _guess_block(known: Sequence[Family], alone: Guess | None) -> Guess | None:
@@ -252,7 +251,7 @@ def _guess_block(known: Sequence[Family], alone: Guess | None) -> Guess | None:
             own = _fields_of_line(fields, start, len(part.places))
             start += len(part.places)
             if own.counter >= 0 or own.epoch is not None or own.meant:
-                lines.append(_pattern(part, own))
+                lines.append(line_pattern(part, own))
         if len(lines) > 1 and not fields.restarts:
             return _propose(block.merged, fields, {"lines": lines})
     return None
@@ -285,7 +284,7 @@ def _propose(family: Family, fields: Fields, record: Mapping[str, Any] | None = 
         "title": "an unknown program",
         "unit": unit,
         "rate_of": scope,
-        "records": [record or _pattern(family, fields)],
+        "records": [record or line_pattern(family, fields)],
         **({"counts_samples": True} if counted else {}),
         **({"restarts_each_epoch": True} if fields.restarts else {}),
     }
@@ -340,142 +339,6 @@ def _copies(values: Floats) -> int:
     return int(median(np.diff(np.append(starts, len(values)))))
 
 
-def _begins_line(family: Family, fields: Fields) -> bool:
-    """Return whether a pattern may begin with the line: its text before the first number is short, and that is read.
-
-    Else it would match the lines of another family too: ``micro step 1/4`` by the words of ``step 1``.
-    """
-    before = family.places[0].before
-    return _is_read(0, fields) and STAMPED not in before and len(before.lstrip()) <= _BEFORE
-
-
-def _pattern(family: Family, fields: Fields) -> str:
-    """Return the pattern that reads the fields from a line of the family."""
-    if any(place.heading for place in family.places):
-        return _row_pattern(family, fields)
-    return ("^ *" if _begins_line(family, fields) else "") + _words_pattern(family, fields)
-
-
-def _words_pattern(family: Family, fields: Fields) -> str:
-    is_stamped = family.clock_s is None or fields.ignores_clock
-    parts: list[str] = []
-    last, unit = None, ""
-    for at, place in enumerate(family.places):
-        if not is_stamped and STAMPED in place.before:
-            parts += [".*?" if parts else "", family.stamp_pattern]
-            is_stamped, last = True, None
-        if not (_is_read(at, fields) or _is_like_the_next(family, at, fields)):
-            continue
-        adjacent = last is not None and last == at - 1
-        gap = ".*?" if parts and not adjacent else ""
-        before = _escaped(
-            _without_suffix(place.before, parts[-1]) if adjacent else place.before, whole=adjacent
-        )
-        field = _field(_name(at, fields), place) if _is_read(at, fields) else _unread(place)
-        # Without a text before it, any number between would do: the unit behind tells which one it is.
-        is_bare = not (before or adjacent or _is_read(at + 1, fields))
-        parts += [gap, before, field]
-        unit = _unit_behind(_without_suffix(place.after, field), place.unit) if is_bare else ""
-        parts += [unit] if unit else []
-        last = at
-    if unit:
-        return "".join(parts) + ("" if is_stamped else f".*?{family.stamp_pattern}")
-    after = _without_suffix(family.places[-1 if last is None else last].after, parts[-1])
-    after = after.partition(STAMPED)[0]  # what wrapped the line may have the stamp
-    if not is_stamped:
-        return "".join(parts) + f"[^0-9.].*?{family.stamp_pattern}"
-    if last == fields.counter and not family.places[last].name and is_of_a_total(family, last):
-        # Other lines count something up to a total too.
-        return "".join([*parts, "/ *{number}", _escape(family.places[last + 1].after[:_BEFORE].rstrip())])
-    return "".join(parts) + (_escape(after[:1]) if after.strip() else r"\s")
-
-
-def _is_like_the_next(family: Family, at: int, fields: Fields) -> bool:
-    """Return whether an unread number has the same text before it as the next that is read, which follows it."""
-    following = next((place for n, place in enumerate(family.places) if n > at and _is_read(n, fields)), None)
-    text = following.before.rpartition(STAMPED)[2][-_BEFORE:].lstrip() if following else ""
-    return bool(text) and family.places[at].before.endswith(text)
-
-
-def _without_suffix(text: str, field: str) -> str:
-    """Return the text behind a number without the unit that its ``field`` reads: K, M, …."""
-    return text.lstrip(" ")[1:] if field.endswith(":K}") else text
-
-
-def _row_pattern(family: Family, fields: Fields) -> str:
-    """Return the pattern of a table's row, in which only the order tells what a number is."""
-    parts = ["^" if family.places[0].before.strip() else "^ *"]
-    for at, place in enumerate(family.places):
-        before = _without_suffix(place.before, parts[-1])
-        parts += [_spaced(before)] if at or before.strip() else []
-        parts.append(_field(_name(at, fields), place) if _is_read(at, fields) else _unread(place))
-    after = _without_suffix(family.places[-1].after, parts[-1]).strip()
-    return "".join(parts) + (" *" + _escape(after[:1]) if after else r"\s")
-
-
-def _spaced(text: str) -> str:
-    """Return the pattern of the text between two numbers of a row, whose columns are filled up with blanks."""
-    if not text.strip():
-        return r"[ \t]+" if text else ""
-    return " *" + " *".join(map(_escape, text.split())) + " *"
-
-
-def _is_read(at: int, fields: Fields) -> bool:
-    return at in (fields.counter, fields.epoch) or at in fields.meant
-
-
-def _name(at: int, fields: Fields) -> str:
-    name = {fields.counter: "step", fields.epoch: "epoch"}.get(at)
-    return name or _field_name(fields.meant[at])
-
-
-def _field_name(found: Meant) -> str:
-    if not found.since_start:
-        return found.field
-    return f"average_{found.field.removeprefix('step_')}"
-
-
-def _field(name: str, place: Place) -> str:
-    if place.is_duration:
-        return "{elapsed}"
-    if place.is_in_thousands and name == "rate":
-        return r"(?P<rate_thousands>[\d.]+)"
-    if place.suffix and name in ("rate", "average_rate", "consumed"):
-        return f"{{{name}:K}}"
-    return f"{{{name}{place.grouping if name in ('rate', 'step', 'consumed') else ''}}}"
-
-
-def _unread(place: Place) -> str:
-    """Return the pattern of a number that is passed over."""
-    return r"[\d:.]+" if place.is_duration else "-?{number}"
-
-
-def _escaped(before: str, *, whole: bool) -> str:
-    text = before.rpartition(STAMPED)[2]
-    # A number in brackets may be filled up with blanks.
-    return _escape(text if whole else text[-_BEFORE:].lstrip()) + (" *" if text.endswith(("[", "(")) else "")
-
-
-def _unit_behind(after: str, unit: str) -> str:
-    """Return the pattern of the text from a number to the end of its unit; empty if it has none there."""
-    at = after.lower().find(unit) if unit else -1
-    return _escape(after[: at + len(unit)]) if at >= 0 else ""
-
-
-def _escape(text: str) -> str:
-    if _BARE_BAR in text:
-        return r"\|[^|\n]*\|".join(map(_escape, text.split(_BARE_BAR)))
-    return (
-        re.sub(r"(?:\\ )+", " +", re.escape(text))
-        .replace("\\/", "/")
-        .replace("\\=", "=")
-        .replace("\\:", ":")
-        .replace(SIGN, r"[^\x00-\x7f]+")
-        .replace(BAR, r"[^\d\n]+")
-        .replace(LAPSE, _ANY_LAPSE)
-    )
-
-
 def _nameless(values: Floats) -> str:
     """Return words for a counter without a name: its first values show which number of the line it is."""
     shown = ", ".join(f"{value:g}" for value in dict.fromkeys(values[:_SHOWN_VALUES].tolist()))
@@ -490,7 +353,12 @@ def _assumptions(family: Family, fields: Fields, unit: str, scope: str) -> Any:
     if fields.counts_epochs:
         yield (
             "no line counts steps, so an epoch counts as one step, whose samples --batch must be, including anything "
-            "between lines, such as evaluation"
+            + (
+                "in its printed time"
+                if any(one.field in SECONDS for one in fields.meant.values())
+                else "between lines"
+            )
+            + ", such as evaluation"
         )
     else:
         samples = "samples of all devices" if _unit_counted(family, fields) else "steps"
@@ -509,33 +377,40 @@ def _assumptions(family: Family, fields: Fields, unit: str, scope: str) -> Any:
         yield of_ranks(copies, rated=has_rate(fields) and scope == "all")
     units = units_behind(family)
     for at, found in fields.meant.items():
-        place = family.places[at]
-        label = _label(place, units[at], found)
         if found.since_start:
+            label = _label(family.places[at], units[at], found)
             yield f"{label} is the mean since the start: the difference of two lines gives the steps between them"
-        if found.field == "rate":
-            yield f"{label} is {unit} of {WHOSE[scope]}"
-        elif found.since_start:
-            continue
-        elif words := _SENTENCES.get(found.field):
-            yield f"{label} {words}"
-        elif (
-            (rise := _rise(counter.values)) > 1
-            and family.clock_s is None
-            and not _OF_A_STEP.search(place.name)
-        ):
-            # Lines that count samples do not show how many steps are between them.
-            either = (
-                f"all {rise} samples since the line before, add --batch {rise}"
-                if _unit_counted(family, fields)
-                else f"all {rise} steps since the line before, they are {rise} times as fast"
-            )
-            yield f"{label} is the time of one step (if it is that of {either})"
-        else:
-            yield f"{label} is the time of one step"
+        if not found.since_start or found.field == "rate":
+            yield _of_figure(family, fields, at, units[at], (unit, scope))
     agreed = _agreement(family, fields)
     if agreed:
         yield agreed
+
+
+def _of_figure(family: Family, fields: Fields, at: int, unit: str, rate: tuple[str, str]) -> str:
+    """Return what is assumed of the number at a place with ``unit`` behind it; ``rate`` is the unit and whose it is."""
+    place, found = family.places[at], fields.meant[at]
+    label = _label(place, unit, found)
+    if found.field == "rate":
+        per = f"{rate[0].removesuffix('s')}{found.per}" if found.per != "s" else rate[0]
+        either = " (if it is steps/s, --batch is missing in it)" if is_ambiguous_rate(place.name) else ""
+        return f"{label} is {per} of {WHOSE[rate[1]]}{either}"
+    if found.per != "s":
+        return f"{label} is steps per {'minute' if found.per == 'min' else 'hour'}"
+    if words := _SENTENCES.get(found.field):
+        return f"{label} {words}"
+    if fields.counts_epochs:
+        return f"{label} is the time of an epoch"
+    rise = _rise(family.places[fields.counter].values)
+    if rise <= 1 or family.clock_s is not None or _OF_A_STEP.search(place.name):
+        return f"{label} is the time of one step"
+    # Lines that count samples do not show how many steps are between them.
+    either = (
+        f"all {rise} samples since the line before, add --batch {rise}"
+        if _unit_counted(family, fields)
+        else f"all {rise} steps since the line before, they are {rise} times as fast"
+    )
+    return f"{label} is the time of one step (if it is that of {either})"
 
 
 def _label(place: Place, unit: str, found: Meant) -> str:
@@ -559,8 +434,10 @@ def _agreement(family: Family, fields: Fields) -> str | None:
     time = next((at for at, one in fields.meant.items() if one.field in SECONDS), None)
     if rate is None or time is None:
         return None
-    suffix = "k" if family.places[rate].is_in_thousands else family.places[rate].suffix.lower()
-    scale = SECONDS[fields.meant[time].field] * _SUFFIXES.get(suffix, 1.0)
+    place = family.places[rate]
+    suffix = "k" if place.is_in_thousands else "m" if place.is_in_millions else place.suffix.lower()
+    per_s = {"s": 1.0, "min": 60.0, "h": 3600.0}[fields.meant[rate].per]
+    scale = SECONDS[fields.meant[time].field] * _SUFFIXES.get(suffix, 1.0) / per_s
     work = family.places[rate].values * family.places[time].values * scale
     middle = median(work)
     if middle > 0 and median(np.abs(work / middle - 1)) < CLOSE:

@@ -20,6 +20,10 @@ SHORT_STAMP = rb"\d\d/\d\d \d\d:\d\d:\d\d"
 _UNITS = {
     "rate_thousands": ("rate", 1e3),
     "rate_millions": ("rate", 1e6),
+    "rate_per_min": ("rate", 1 / 60),
+    "rate_per_h": ("rate", 1 / 3600),
+    "steps_per_min": ("steps_per_s", 1 / 60),
+    "steps_per_h": ("steps_per_s", 1 / 3600),
     "samples_thousands": ("samples", 1e3),
     "samples_millions": ("samples", 1e6),
     "step_thousands": ("step", 1e3),
@@ -216,8 +220,10 @@ def past_midnight(clock_s: Floats) -> Floats:
 
 def column_of(group: str) -> str:
     """Return the name of the column in which the value of a pattern's group is after ``derived``."""
-    if group in ("steps_per_s", "average_steps_per_s"):
-        return {"steps_per_s": "step_time_s"}.get(group, "average_time_s")
+    if group in ("steps_per_s", "steps_per_min", "steps_per_h"):
+        return "step_time_s"
+    if group == "average_steps_per_s":
+        return "average_time_s"
     return "clock_s" if group in ("stamp", "clock_month") else _UNITS.get(group, (group, 1.0))[0]
 
 
