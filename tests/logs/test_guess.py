@@ -65,12 +65,10 @@ def test_an_unknown_run_that_goes_on_after_an_error_is_guessed(tmp_path: Path, e
 @pytest.mark.parametrize(
     "lines",
     [
-        lines_of_steps(
-            lambda at: f"global_step={700 * at % 997}, episodic_return=21.0\nSPS: {1860 + at % 9}"
-        ),
-        lines_of_steps(lambda at: f"loss 2.{at:03} | step time 0.50{at % 9} s"),
+        lines_of_steps(lambda at: f"return={700 * at % 997}\nSPS: {1860 + at % 9}"),
+        lines_of_steps(lambda at: f"reward 0.{at:03} | {1860 + at % 9} samples/s"),
     ],
-    ids=["cleanrl", "everyday"],
+    ids=["alone", "beside-a-reward"],
 )
 def test_a_speed_or_a_time_without_a_counter_of_steps_is_refused_by_that_reason(
     tmp_path: Path, lines: str

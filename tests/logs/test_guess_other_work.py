@@ -88,3 +88,47 @@ def test_a_bar_that_counts_samples_slowly_says_so_by_its_unit(tmp_path: Path) ->
     )
     row = guessed_row(tmp_path, text, ONE_DEVICE)
     assert (row["throughput"], row["unit"]) == (pytest.approx(0.4, rel=0.01), "images/s")
+
+
+def test_what_follows_the_last_loss_is_not_the_training(tmp_path: Path) -> None:
+    timed = lines_of_steps(lambda at: f"step {at} loss 2.1 step_time 0.50{at % 9}")
+    row = guessed_row(tmp_path, timed + _bar("", 500, 0.1) + "\n", ONE_DEVICE)
+    assert row["throughput"] == pytest.approx(31.8, rel=0.01)
+    rated = lines_of_steps(lambda at: f"step {at} loss 2.1 {32 + at % 2} samples/s")
+    after = lines_of_steps(lambda at: f"batch {at}/400 {3000 + at}.5 samples/s", count=400)
+    assert guessed_row(tmp_path, rated + after)["throughput"] == pytest.approx(32.5, rel=0.01)
+
+
+@pytest.mark.parametrize("loss", ["eval_loss", "val_loss", "test loss"])
+def test_evaluations_in_lines_like_those_of_the_steps_are_no_steps(tmp_path: Path, loss: str) -> None:
+    text = lines_of_steps(
+        lambda at: (
+            f"step {at} loss 2.1 step_time 0.50{at % 9}"
+            + (f"\nstep {at} {loss} 2.2 step_time 0.1{at:02}" if at % 2 else "")
+        )
+    )
+    row = guessed_row(tmp_path, text, ONE_DEVICE)
+    assert row["throughput"] == pytest.approx(31.8, rel=0.01)
+    assert row["records"] == 60
+
+
+def test_a_step_of_reinforcement_learning_may_name_its_generation(tmp_path: Path) -> None:
+    text = lines_of_steps(
+        lambda at: (
+            f"Processed prompts: 50%|## | 32/64 [00:0{at % 9}<00:10, 4.1{at % 9}it/s, input: 1234.5 toks/s]\n"
+            f"step {at}: reward 0.5 loss 2.1 step_time 30.{at % 9}s generation_time 18.{at % 9}s"
+        )
+    )
+    assert guessed_row(tmp_path, text, ONE_DEVICE)["throughput"] == pytest.approx(16 / 30.4, rel=0.01)
+
+
+@pytest.mark.parametrize(("pace", "value"), [("2.00it/s", 32), ("2.00s/it", 8), ("32.0img/s", 32)])
+@pytest.mark.parametrize("words", ["", "Epoch {}: "])
+def test_bars_that_only_the_end_of_an_epoch_shows_are_read(
+    tmp_path: Path, words: str, pace: str, value: float
+) -> None:
+    text = "".join(
+        f"{words.format(epoch)}100%|##########| 200/200 [01:40<00:00,  {pace}, loss=0.5]\n"
+        for epoch in range(9)
+    )
+    assert guessed_row(tmp_path, text, ONE_DEVICE)["throughput"] == pytest.approx(value, rel=0.01)

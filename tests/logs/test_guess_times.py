@@ -61,6 +61,15 @@ def test_a_time_that_rises_in_each_epoch_is_that_since_its_start(
         (lambda at: f"step {at} loss 2.1 thousand tokens/s: 0.033{at % 3}", 33),
         (lambda at: f"step {at} loss 2.1 tokens/s (x1000): 0.033{at % 3}", 33),
         (lambda at: f"step {at} loss 2.1 tok/s (global, 8 GPUs): {3200 + at % 3}", None),
+        (lambda at: f"步数 {at}/1000 损失 2.1{at:02} 速度 {32 + at % 3 / 10:.1f} 样本/秒", 32.1),
+        (lambda at: f"[训练] 迭代: {10 * at}, 损失: 2.1{at:02}, 每步耗时: 0.50{at % 9}秒", 32),
+        (lambda at: f"训练轮次 1 步 {at}，损失：2.1{at:02}，用时：500.{at % 9} 毫秒", 32),
+        (lambda at: f"loss 2.1{at:02} | {32 + at % 3 / 10:.1f} samples/s", 32.1),
+        (lambda at: f"loss 2.1{at:02} | step time 0.50{at % 9} s", 32),
+        (lambda at: f"epoch 1.{at:02} loss 2.1{at:02} | step time 0.50{at % 9} s", None),
+        (lambda at: f"Step {10 * at}/900 | loss: 2.1{at:02} | 5.0{at % 9} s/10 steps", 32),
+        (lambda at: f"iter {10 * at} loss 2.1{at:02} (5.0{at % 9}s per 10 steps)", 32),
+        (lambda at: f"step {10 * at} | loss 2.1 | tokens {at * 160 / 1e3:.2f}K | elapsed {5 * at}.0s", 32),
         (lambda at: f"step {at} loss 2.1 Mtok/s=0.00033{at % 3}", 330),
     ],
 )  # fmt: skip
@@ -114,6 +123,13 @@ def test_of_a_micro_step_and_a_step_the_step_counts(tmp_path: Path) -> None:
     row = guessed_row(tmp_path, text, Facts(gpus=1, batch_per_device=64))
     assert row["throughput"] == pytest.approx(32, rel=0.01)
     assert "'global_step' counts steps" in row["problems"][0]["message"]
+
+
+def test_a_long_time_without_its_unit_may_be_in_milliseconds(tmp_path: Path) -> None:
+    row = guessed_row(
+        tmp_path, lines_of_steps(lambda at: f"step {at} loss 2.1 step_time 512.{at % 9}"), ONE_DEVICE
+    )
+    assert "if it is in ms, they are 1000 times as fast" in row["problems"][0]["message"]
 
 
 def test_a_mean_that_rises_is_no_clock() -> None:

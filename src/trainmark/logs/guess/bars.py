@@ -42,6 +42,7 @@ _LOSS = re.compile(rb"loss", re.IGNORECASE)
 _OTHER_TOTAL = 1.2
 """Bars with the same words up to a number that differs by more are those of other loops, such as the validation's."""
 _MOST_TOTALS = 8
+_FEWEST_LAST = 3
 
 
 @dataclass(slots=True)
@@ -61,6 +62,7 @@ class _Bar:
     last_s: float = 0.0
     has_loss: bool = False
     counted: str | None = None
+    start: int = -1
     end: int = 0
 
     def add(self, match: re.Match[bytes], whole: bool) -> None:
@@ -68,7 +70,7 @@ class _Bar:
         self.is_whole &= whole
         self.lines += 1
         self.steps.add(match["step"] or match["drawn"])
-        self.end = match.end()
+        self.start, self.end = match.start() if self.start < 0 else self.start, match.end()
         if match["stamp"]:
             self.stamps.append(match["stamp"].strip())
         if not match["elapsed"]:
@@ -83,6 +85,11 @@ class _Bar:
             self.counted = (pace[1] or pace[2]).decode().lower()
 
     @property
+    def is_full(self) -> bool:
+        """Whether all drawings are of the whole bar."""
+        return len(self.totals) == 1 and self.steps == self.totals
+
+    @property
     def is_stamped(self) -> bool:
         """Whether each drawing has a stamp, and these pass as the bar's time does: not those of a copy of the log."""
         if len(self.stamps) != self.lines:
@@ -94,19 +101,25 @@ class _Bar:
         return own_s <= (1 + SLOWER) * passed_s + STAMP_GRAIN_S
 
 
-def guess_bar(text: bytes, trained: int | None = None) -> Guess | None:
+def guess_bar(text: bytes, trained: range | None = None) -> Guess | None:
     """Return the description of the progress bar in ``text`` that most likely counts training steps; None without one.
 
     Bars are alike if the words before them are, apart from numbers, and if they go up to about the same number. One
     whose words name the training comes first, then one that prints a loss, then the one that takes the most time;
     those of evaluations and preparations are left out, and those up to another number than that of the steps, if the
-    log states it. ``trained`` is the first line with the loss of a training, if there is one: a bar that ends before it
-    and prints no loss is one of preparations.
+    log states it. ``trained`` are the lines with the loss of a training, if there are any: a bar that ends before them
+    or begins behind them, and prints no loss, is one of other work.
     """
     found = [(words, bar) for words, bar in _bars(text) if len(bar.steps) >= _FEWEST and may_train(words)]
     if trained is not None:
         found = [
-            (words, bar) for words, bar in found if bar.has_loss or text.count(b"\n", 0, bar.end) >= trained
+            (words, bar)
+            for words, bar in found
+            if bar.has_loss
+            or (
+                text.count(b"\n", 0, bar.end) >= trained.start
+                and text.count(b"\n", 0, bar.start) < trained.stop
+            )
         ]
     if not found:
         return None
@@ -145,6 +158,35 @@ def guess_bar(text: bytes, trained: int | None = None) -> Guess | None:
         counts_epochs=counts_epochs,
         is_bar=True,
     )
+
+
+def guess_last_bars(text: bytes) -> Guess | None:
+    """Return the description of bars of which each epoch has the last drawing alone, as in files; None without any.
+
+    Their pace is that of the epoch, and they are taken to be as many steps each.
+    """
+    found = [
+        (words, bar)
+        for words, bar in _bars(text)
+        if may_train(words) and not _counts_epochs(words) and bar.lines >= _FEWEST_LAST and bar.is_full
+    ]
+    if not found or len(found) > 1:
+        return None
+    words, bar = found[0]
+    ((total,), before) = bar.totals, re.escape(words).replace(_COUNT, r"\d+").replace("\\ ", " +")
+    drawn = rf"^ *{before} *100%\|[^|\n]*\| *{total.decode()}/{total.decode()} ?\[[\d:]+<[\d:?]+, *"
+    meant = meaning_of("", f"{bar.counted}/s") if bar.counted else None
+    is_rate = meant is not None and meant.field == "rate"
+    one = re.escape(bar.counted or "it")
+    pace = rf"{{rate}} ?{one}/s" if is_rate else rf"(?:{{steps_per_s}} ?{one}/s|{{step_time_s}} ?s/{one})"
+    document = {
+        "title": "an unknown program",
+        "unit": meant.unit if meant is not None and is_rate else "samples/s",
+        "rate_of": "all",
+        "records": [drawn + pace],
+    }
+    name = f"the progress bar '{words.replace(_COUNT, 'N').rstrip(':')}'" if words else "the progress bar"
+    return Guess(document, (f"{name} is printed at the end of each epoch, of as many steps",), bar.lines)
 
 
 def _bars(text: bytes) -> list[tuple[str, _Bar]]:

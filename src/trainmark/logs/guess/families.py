@@ -474,10 +474,10 @@ class Place:
     def name(self) -> str:
         """The words directly before the number, or above it, in small letters."""
         if self.heading:
-            return self.heading.lower()
+            return in_english(self.heading).lower()
         if _OWN_BRACKETS.search(self.before):
             return ""
-        before = _LOGGER.sub("", self.before)
+        before = in_english(_LOGGER.sub("", self.before))
         words = re.findall(r"[A-Za-z][\w/()%. -]*", before[-40:])
         return words[-1].strip().lower() if words else ""
 
@@ -487,7 +487,7 @@ class Place:
 
         Of ``8.2K tok/s`` it is that behind the ``suffix``.
         """
-        match = _UNIT.match(self.after)
+        match = _UNIT.match(in_english(self.after))
         return match[1].lower() if match else ""
 
     @property
@@ -540,6 +540,47 @@ class Family:
     def count(self) -> int:
         """The number of lines."""
         return len(self.places[0].values)
+
+
+_CHINESE = {
+    **dict.fromkeys(("训练",), "train"),
+    **dict.fromkeys(("全局步数", "迭代次数", "步数", "步骤", "迭代", "步"), "step"),
+    **dict.fromkeys(("轮次", "轮数", "轮", "周期"), "epoch"),
+    **dict.fromkeys(("批次",), "batch"),
+    **dict.fromkeys(("损失",), "loss"),
+    **dict.fromkeys(("吞吐量", "吞吐率", "吞吐", "速度", "速率"), "throughput"),
+    **dict.fromkeys(("每步耗时", "每步用时", "每步时间", "单步耗时", "单步用时", "单步时间"), "step time"),
+    **dict.fromkeys(("已用时间", "已用时", "已用", "总耗时", "总用时"), "elapsed"),
+    **dict.fromkeys(("耗时", "用时", "时间", "时长"), "time"),
+    **dict.fromkeys(("剩余时间", "剩余", "预计"), "eta"),
+    **dict.fromkeys(("验证", "评估", "测试"), "eval"),
+    **dict.fromkeys(("样本", "条"), "samples"),
+    **dict.fromkeys(("图像", "图片", "张"), "images"),
+    **dict.fromkeys(("词元", "令牌"), "tokens"),
+    **dict.fromkeys(("加载", "读取"), "load"),
+    **dict.fromkeys(("数据",), "data"),
+    "毫秒": "ms",
+    "秒": "s",
+    "分钟": "min",
+    "小时": "h",
+    "每": "per",
+}
+"""What programs print in Chinese, with the English word for it."""
+_IN_CHINESE = re.compile("|".join(sorted(_CHINESE, key=len, reverse=True)))
+
+
+_FULL_WIDTH = str.maketrans("，：（）", ",:()")
+
+
+def in_english(text: str) -> str:
+    """Return a text with the words of training in English, where they are Chinese."""
+    if text.isascii():
+        return text
+    words = _IN_CHINESE.sub(
+        lambda match: f"{_CHINESE[match[0]]} " if match[0] in "，：（）" else f" {_CHINESE[match[0]]} ", text
+    )
+    words = words.translate(_FULL_WIDTH)
+    return text if words == text else re.sub(r" +", " ", re.sub(r" */ *", "/", words))
 
 
 def families(text: bytes) -> Iterator[Family]:
@@ -629,7 +670,7 @@ def _family(rows: list[_Row], headings: list[str]) -> Family:
     if any(is_glog):
         times = [_dated(time) for time in times] if all(is_glog) else []
     return Family(
-        " ".join(["#".join(parts), *headings]),
+        in_english(" ".join(["#".join(parts), *headings])),
         places,
         stamps(times) if len(times) == len(rows) else None,
         np.array([row.at for row in rows]),

@@ -54,6 +54,9 @@ _CLEARLY = 0.5
 
 _REMARK = re.compile(r" ?[([][a-z0-9 .^*]+[])](?=[ :=]*$)")
 """What a name has in brackets at its end: ``tok/s (per GPU)``."""
+_PER_SEVERAL = re.compile(r" ?(?:s|secs?|seconds)(?: ?/ ?| per )")
+_STEPS_BEHIND = re.compile(r" ?(?:steps|iters|iterations|its?|batches|updates)\b")
+"""Between the seconds and the number of the steps that they are of, and behind it."""
 _SEVERAL = 2
 _MOST_RUNS = 8
 _FEWEST_MEANS = 8
@@ -373,6 +376,20 @@ def has_speed_alone(family: Family) -> bool:
     return bool(kinds & {"rate", "steps_per_s"} or (has_loss(family) and kinds & set(SECONDS)))
 
 
+def find_uncounted_fields(family: Family) -> Fields | None:
+    """Return the speeds and times of steps in lines of which no number counts; None without any."""
+    if find_fields(family) is not None or counts(family):
+        return None
+    if any(is_epoch_name(place.name) and _differs(place.values) for place in family.places):
+        return None  # a line of an epoch
+    meant = {
+        at: one
+        for at, one in _meanings(family, -1, None).items()
+        if one.field in ("rate", "steps_per_s", *SECONDS) and not rises_in_parts(family.places[at].values)
+    }
+    return Fields(-1, meant, ignores_clock=True) if meant else None
+
+
 def _counters_of_epochs(family: Family) -> tuple[int | None, list[int]]:
     """Return the place of the epochs and those of the counters that begin anew with each; None and none without.
 
@@ -588,6 +605,12 @@ def _is_part_of_a_list(place: Place) -> bool:
 
 def _with_several_steps(family: Family, counter: int, meant: dict[int, Meant]) -> dict[int, Meant]:
     """Return the fields with a time of several steps (``10 steps took 5.0 s``) as that, or without it."""
+    for at in range(len(family.places)):
+        behind = _steps_behind(family, at) if at != counter else None
+        known = meant.get(at, Meant("step_time_s")).field == "step_time_s"
+        if behind is not None and behind != counter and known:
+            others = {key: one for key, one in meant.items() if one.field not in SECONDS and key != behind}
+            return {**others, at: Meant("seconds"), behind: Meant("steps")}
     for at, one in meant.items():
         if one.field not in SECONDS or not is_of_several_steps(family.places[at].name):
             continue
@@ -597,6 +620,16 @@ def _with_several_steps(family: Family, counter: int, meant: dict[int, Meant]) -
             return others
         return {**others, at - 1: Meant("steps"), at: Meant("seconds")}
     return meant
+
+
+def _steps_behind(family: Family, at: int) -> int | None:
+    """Return the place of the number of steps that a time is of: ``5.0 s/10 steps``, ``5.0s per 10 iters``."""
+    place = family.places[at]
+    if at + 1 >= len(family.places) or not _PER_SEVERAL.fullmatch(place.after):
+        return None
+    if meaning_of(place.name, "s/step") is None:
+        return None  # "loss 2.1 s/10 steps: 5.0"
+    return at + 1 if _STEPS_BEHIND.match(family.places[at + 1].after) else None
 
 
 def _with_counted_rates(family: Family, counter: int, meant: dict[int, Meant]) -> dict[int, Meant]:

@@ -24,22 +24,24 @@ def _begins_line(family: Family, fields: Fields) -> bool:
     return _is_read(0, fields) and STAMPED not in before and len(before.lstrip()) <= _BEFORE
 
 
-def line_pattern(family: Family, fields: Fields) -> str:
-    """Return the pattern that reads the fields from a line of the family."""
+def line_pattern(family: Family, fields: Fields, *, whole: bool = False) -> str:
+    """Return the pattern that reads the fields from a line of the family; ``whole``: with all words between them."""
     if any(place.heading for place in family.places):
         return _row_pattern(family, fields)
-    return ("^ *" if _begins_line(family, fields) else "") + _words_pattern(family, fields)
+    return ("^ *" if _begins_line(family, fields) else "") + _words_pattern(family, fields, whole)
 
 
-def _words_pattern(family: Family, fields: Fields) -> str:
+def _words_pattern(family: Family, fields: Fields, whole: bool) -> str:
     is_stamped = family.clock_s is None or fields.ignores_clock
     parts: list[str] = []
     last, unit = None, ""
+    read = [at for at in range(len(family.places)) if _is_read(at, fields)]
+    between = range(read[0], read[-1]) if whole else range(0)
     for at, place in enumerate(family.places):
         if not is_stamped and STAMPED in place.before:
             parts += [".*?" if parts else "", family.stamp_pattern]
             is_stamped, last = True, None
-        if not (_is_read(at, fields) or _is_like_the_next(family, at, fields)):
+        if not (_is_read(at, fields) or _is_like_the_next(family, at, fields) or at in between):
             continue
         adjacent = last is not None and last == at - 1
         gap = ".*?" if parts and not adjacent else ""
@@ -124,7 +126,7 @@ def _field(name: str, place: Place) -> str:
         return r"(?P<rate_thousands>[\d.]+)"
     if place.is_in_millions and name == "rate":
         return r"(?P<rate_millions>[\d.]+)"
-    if place.suffix and name in ("rate", "rate_per_min", "rate_per_h", "average_rate", "consumed"):
+    if place.suffix and name in ("rate", "rate_per_min", "rate_per_h", "average_rate", "consumed", "step"):
         return f"{{{name}:K}}"
     return f"{{{name}{place.grouping if name in ('rate', 'step', 'consumed') else ''}}}"
 

@@ -27,6 +27,12 @@ _PREPARES = re.compile(
 )
 """In the words of a bar that do not name the training either."""
 _LATENCY = re.compile(r"\blatency\b", re.IGNORECASE)
+_OF_TRAINING = re.compile(r"\b(?:latency|generat\w*|prompts?|kv[ _-]?cache|request\w*)\b", re.IGNORECASE)
+"""Words of inference that lines with a loss have too: DeepSpeed-Chat's latency of a step, generation in RL."""
+_LOSS = re.compile(r"([a-z_/ -]*)loss", re.IGNORECASE)
+_OF_EVALUATION = re.compile(
+    r"(?:^|[\W_])(?:val|valid|validation|eval|evaluation|test|dev)[\W_]*$", re.IGNORECASE
+)
 _TRAINS = re.compile(r"(?<![^\W_])(?:train|(?:global|optimizer)[_ ]step\b)", re.IGNORECASE)
 """In lines of training, whatever else they are about: ``Global step 7: {'timing/generation': 35.4``."""
 _TRAINING = re.compile(r"\b(?:pre-?)?train", re.IGNORECASE)
@@ -37,13 +43,19 @@ def names_other_work(text: str) -> bool:
     return _NOT_TRAINING.search(text) is not None
 
 
-def is_other_work(family: Family) -> bool:
-    """Return whether the words of the lines are those of evaluation or inference, or begin with those of loading."""
+def is_other_work(family: Family, *, is_block: bool = False) -> bool:
+    """Return whether the words of the lines are those of evaluation or inference, or begin with those of loading.
+
+    Of a block of several lines, those without a loss may be of inference.
+    """
     if _LOADS.match(family.text):
         return True
     if has_loss(family):
-        # DeepSpeed-Chat calls the time of a step its latency.
-        return names_other_work(_LATENCY.sub("", family.text)) and not _TRAINS.search(family.text)
+        of_evaluation = all(_OF_EVALUATION.search(words) for words in _LOSS.findall(family.text))
+        other = of_evaluation or names_other_work(
+            (_LATENCY if is_block else _OF_TRAINING).sub("", family.text)
+        )
+        return other and not _TRAINS.search(family.text)
     if _PREPARES_FIRST.match(family.text):
         return True
     return names_other_work(family.text) and not _TRAINS.search(family.text)

@@ -16,7 +16,7 @@ from trainmark import logs
 from trainmark.logs import Facts, ParsedLog, Problem, Status
 from trainmark.logs.description import build_format, parse_description
 from trainmark.logs.format import Format, GivenFormats
-from trainmark.logs.guess.bars import guess_bar
+from trainmark.logs.guess.bars import guess_bar, guess_last_bars
 from trainmark.logs.guess.families import (
     BAR,
     LAPSE,
@@ -39,6 +39,7 @@ from trainmark.logs.guess.line_fields import (
     counts_samples,
     counts_without_time,
     find_fields,
+    find_uncounted_fields,
     has_loss,
     has_other_batches,
     has_rate,
@@ -97,6 +98,9 @@ _IS_BAR = re.compile(r"#%\|\|")
 """A progress bar in the text of a family, whose numbers are left out."""
 _SHOWN = 24
 """Characters of a line's text that a sentence shows."""
+_FEWEST_UNCOUNTED = 8
+_LONG_S = 20.0
+"""A time of a step without its unit that is longer may be in milliseconds."""
 _POWERS_OF_A_BATCH = 32
 """Programs print after 10, 50 or 100 steps; a rise that this divides is one of samples, such as 10 batches of 64."""
 _FEWEST_OF_A_BATCH = 2
@@ -111,13 +115,13 @@ def guess_format(text: bytes) -> Guess | None:
     these, or the words behind the bar, print a rate.
     """
     known = list(map(with_own_clock, families(text)))
-    trained = _first_of_training(known)
+    trained = _lines_of_training(known)
     bar = guess_bar(text, trained)
     best: tuple[float, Guess] | None = None
     best_has_rate = False
     used: tuple[Family, Fields] | None = None
     for family in known:
-        if is_other_work(family) or _precedes(family, trained):
+        if is_other_work(family) or _is_outside(family, trained):
             continue
         found = find_fields(family)
         if found is None:
@@ -142,21 +146,60 @@ def guess_format(text: bytes) -> Guess | None:
     if bar is None and not best_has_rate and (block := _guess_block(known, best[1] if best else None)):
         return block
     if used is not None and best is not None:
-        return _with_twins(best[1], *used, known)
-    return bar
+        guess = _with_twins(best[1], *used, known)
+        return _without_other_work(guess, *used, text, known)
+    return bar or next(filter(None, map(_guess_uncounted, known)), None) or guess_last_bars(text)
 
 
-def _first_of_training(known: Sequence[Family]) -> int | None:
-    """Return the number of the first line with a counter and the loss of a training; None without any."""
-    return min(
-        (int(one.lines[0]) for one in known if has_loss(one) and not is_other_work(one) and counts(one)),
-        default=None,
-    )
+def _without_other_work(
+    guess: Guess, family: Family, fields: Fields, text: bytes, known: Sequence[Family]
+) -> Guess:
+    """Return the guess with all words between its numbers if lines of other work would match without these."""
+    others = [one for one in known if is_other_work(one)]
+    if not others:
+        return guess
+    lines = text.split(b"\n")
+    (pattern,) = proposed_format(guess).records
+    if not any(pattern.search(lines[one.lines[0]] + b"\n") for one in others):
+        return guess
+    document = {**guess.document, "records": [line_pattern(family, fields, whole=True)]}
+    return replace(guess, document=document)
 
 
-def _precedes(family: Family, trained: int | None) -> bool:
-    """Return whether lines without a loss end before the first with one: they are about the preparation of data."""
-    return trained is not None and not has_loss(family) and int(family.lines[-1]) < trained
+def _guess_uncounted(family: Family) -> Guess | None:
+    """Return a guess from lines with a loss, and a speed or the time of a step, of which no number counts; or None."""
+    if family.misread or family.count < _FEWEST_UNCOUNTED or not has_loss(family) or is_other_work(family):
+        return None
+    fields = find_uncounted_fields(family)
+    if fields is None:
+        return None
+    units = units_behind(family)
+    unit = next((one.unit for one in fields.meant.values() if one.field == "rate" and one.unit), "samples/s")
+    scope = "device" if any(one.per_device for one in fields.meant.values()) else "all"
+    document = {
+        "title": "an unknown program",
+        "unit": unit,
+        "rate_of": scope,
+        "records": [line_pattern(family, fields)],
+    }
+    figures = (_of_figure(family, fields, at, units[at], (unit, scope)) for at in fields.meant)
+    counted = "no number counts steps, so that each line is taken to be of equally many"
+    return Guess(document, (counted, *figures), family.count)
+
+
+def _lines_of_training(known: Sequence[Family]) -> range | None:
+    """Return the range of the lines with a counter and the loss of a training; None without any."""
+    found = [one.lines for one in known if has_loss(one) and not is_other_work(one) and counts(one)]
+    if not found:
+        return None
+    return range(min(int(lines[0]) for lines in found), max(int(lines[-1]) for lines in found) + 1)
+
+
+def _is_outside(family: Family, trained: range | None) -> bool:
+    """Return whether lines without a loss end before all with one, or begin behind them: they are of other work."""
+    if trained is None or has_loss(family):
+        return False
+    return int(family.lines[-1]) < trained.start or int(family.lines[0]) >= trained.stop
 
 
 def _behind_bar(fields: Fields) -> Fields | None:
@@ -240,7 +283,7 @@ def _guess_block(known: Sequence[Family], alone: Guess | None) -> Guess | None:
     It has a speed, or times of steps instead of the epochs that the guess from lines ``alone`` counts, if there is one.
     """
     for block in blocks(known):
-        fields = None if is_other_work(block.merged) else find_fields(block.merged)
+        fields = None if is_other_work(block.merged, is_block=True) else find_fields(block.merged)
         if fields is None or fields.counter not in block.counted:
             continue
         is_better = alone is None or (alone.counts_epochs and not fields.counts_epochs)
@@ -401,7 +444,10 @@ def _of_figure(family: Family, fields: Fields, at: int, unit: str, rate: tuple[s
         return f"{label} {words}"
     if fields.counts_epochs:
         return f"{label} is the time of an epoch"
-    rise = _rise(family.places[fields.counter].values)
+    rise = _rise(family.places[fields.counter].values) if fields.counter >= 0 else 1
+    bare_s = found.field == "step_time_s" and unit not in _UNITS_OF_TIME and not place.is_duration
+    if bare_s and family.clock_s is None and median(place.values) > _LONG_S and "(" not in place.name:
+        return f"{label} is the time of one step in seconds (if it is in ms, they are 1000 times as fast)"
     if rise <= 1 or family.clock_s is not None or _OF_A_STEP.search(place.name):
         return f"{label} is the time of one step"
     # Lines that count samples do not show how many steps are between them.
