@@ -70,6 +70,9 @@ def test_a_time_that_rises_in_each_epoch_is_that_since_its_start(
         (lambda at: f"Step {10 * at}/900 | loss: 2.1{at:02} | 5.0{at % 9} s/10 steps", 32),
         (lambda at: f"iter {10 * at} loss 2.1{at:02} (5.0{at % 9}s per 10 steps)", 32),
         (lambda at: f"step {10 * at} | loss 2.1 | tokens {at * 160 / 1e3:.2f}K | elapsed {5 * at}.0s", 32),
+        (lambda at: f"step {at} loss 2.1{at:02} (0.50{at % 9}s)", 32),
+        (lambda at: f"INFO:__main__:iteration {at}: loss 2.1{at:02}, 0.50{at % 9} secs", 32),
+        (lambda at: f"it={at},loss=2.1{at:02},t=50{at % 9}.1ms", 32),
         (lambda at: f"step {at} loss 2.1 Mtok/s=0.00033{at % 3}", 330),
     ],
 )  # fmt: skip

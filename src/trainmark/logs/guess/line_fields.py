@@ -45,6 +45,8 @@ _OF_CLOCKS = {"clock_s": 1.0, "clock_ms": 1e-3, "clock_m": 60.0, "clock_h": 3600
 _NAMES_OF_STAMPS = ("", "ts", "timestamp", "time", "unix", "created", "wall time", "wall_time")
 _EARLIEST_S, _LATEST_S = 1.2e9, 2.4e9
 """Seconds since 1970: the years 2008 to 2046."""
+_BARE_SECONDS = {"ms": "step_time_ms", **dict.fromkeys(("s", "sec", "secs", "seconds"), "step_time_s")}
+"""Units of the first number without a name that is the time of a step, if the line prints no other."""
 _SEPARATORS = tuple("|,;()[]{}")
 _MOSTLY = 0.7
 _SAME = 0.1
@@ -238,8 +240,13 @@ def _meanings(family: Family, counter: int, epoch: int | None) -> dict[int, Mean
         if found is not None and _is_used(found, place.values, meant.values()):
             meant[at] = found
     if has_loss(family) and not any(one.field in ("rate", "steps_per_s", *SECONDS) for one in meant.values()):
-        bare = (at for at, place in enumerate(family.places) if at != counter and not place.name)
-        meant |= {at: Meant("step_time_ms") for at in [at for at in bare if units[at] == "ms"][:1]}
+        bare = [
+            at
+            for at, place in enumerate(family.places)
+            if at not in (counter, epoch) and place.name.rstrip(" =:") in ("", "t") and not place.is_duration
+        ]
+        timed = [(at, _BARE_SECONDS[units[at]]) for at in bare if units[at] in _BARE_SECONDS]
+        meant |= {at: Meant(field) for at, field in timed[:1] if at not in meant}
     return meant
 
 

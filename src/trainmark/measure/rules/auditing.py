@@ -139,7 +139,10 @@ def _judge(claim: Claim, log: ParsedLog, published: Decimal) -> AuditFinding:
 
 
 def _is_same_unit(claim: Claim, log: ParsedLog) -> bool:
-    return not (claim.unit and log.unit) or same_unit(claim.unit, log.unit)
+    if not (claim.unit and log.unit) or same_unit(claim.unit, log.unit):
+        return True
+    unit = parse_unit(claim.unit)
+    return unit is not None and is_plain(unit, log)
 
 
 def _is_converted(claim: Claim, log: ParsedLog) -> bool:

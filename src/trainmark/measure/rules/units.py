@@ -37,7 +37,18 @@ _STEPS = frozenset(
 _TIMES = {
     **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
     **{"ms": 1e-3, "us": 1e-6, "min": 60.0, "h": 3600.0},
+    **dict.fromkeys(("minute", "minutes"), 60.0),
+    **dict.fromkeys(("hr", "hour", "hours"), 3600.0),
 }
+_ABBREVIATED = {
+    "fps": "frames/s",
+    "ips": "images/s",
+    "sps": "samples/s",
+    "tps": "tokens/s",
+    "wps": "words/s",
+    "tgs": "tokens/s/gpu",
+}
+"""Units of few letters, as RL and language models are published: ``FPS``, ``TPS``, tokens per GPU and second (TGS)."""
 _DEVICES = (
     "gpu",
     "gpus",
@@ -62,6 +73,9 @@ def parse_unit(text: str) -> Unit | None:
     compact = re.sub(r"\s*(?:/|\bper\b)\s*", "/", text.strip()).replace(" ", "")
     if compact.lower() in ("%", "mfu", "mfu%", "%mfu", "mfu(%)"):
         return Unit(Dimension.MFU, scale=0.01)
+    if match := re.fullmatch(r"([kKM]?)([a-z]{3})((?:/[a-z]+)?)", compact, re.IGNORECASE):
+        whole = _ABBREVIATED.get(match[2].lower())
+        compact = f"{match[1]}{whole}{match[3]}" if whole else compact
     words = compact.split("/")
     per_device = any(word.lower() in _DEVICES for word in words[1:])
     words = [words[0], *(word for word in words[1:] if word.lower() not in _DEVICES)]
