@@ -6,7 +6,9 @@ For each model, by parameter: the norm of the difference as a part of the norm i
 import importlib
 import json
 import sys
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src" / "trainmark" / "worker"))
@@ -28,8 +30,21 @@ def main() -> None:
     def whole(high: int, *shape: int) -> Any:
         return random.integers(high, size=shape).astype(np.int32)
 
-    def ignored(*_: Any) -> None:
-        return None
+    def loss_of(training: Any, description: Any, **settings: Any) -> Any:
+        """Return the loss of a class's training of a model in a precision, which nobody observes."""
+        recipe = SimpleNamespace(dropout=0.0)
+
+        def in_precision(precision: Any) -> Any:
+            own = SimpleNamespace(
+                description=description,
+                precision=precision,
+                kernel="xla",
+                settings=SimpleNamespace(recipe=recipe, **settings),
+                _trace=lambda *_: None,
+            )
+            return partial(training.loss_of, own)
+
+        return in_precision
 
     bert = part("tasks.masked_lm.architectures").ARCHITECTURES["bert_tiny"]
     gpt = part("tasks.causal_lm.architectures").ARCHITECTURES["gpt2_tiny"]
@@ -61,25 +76,25 @@ def main() -> None:
         "bert": (
             masked,
             bert,
-            lambda p: masked.make_loss(bert, p, "xla", 0.0, False, ignored),
+            loss_of(masked.JaxMaskedTraining, bert, padded=False),
             key(impl=masked.RANDOM),
             sequences,
         ),
         "gpt": (
             causal,
             gpt,
-            lambda p: causal.make_loss(gpt, p, "xla", ignored),
+            loss_of(causal.JaxLanguageTraining, gpt),
             {},
             (whole(gpt.vocabulary, BATCH, length + 1),),
         ),
         "llama": (
             causal,
             llama,
-            lambda p: causal.make_loss(llama, p, "xla", ignored),
+            loss_of(causal.JaxLanguageTraining, llama),
             {},
             (whole(llama.vocabulary, BATCH, length + 1),),
         ),
-        "wide_deep": (rows, clicks, lambda p: rows.make_loss(clicks, p, 0.0, ignored), key(), clicked),
+        "wide_deep": (rows, clicks, loss_of(rows.JaxClickTraining, clicks), key(), clicked),
     }
     told = {}
     for model, (module, description, loss_in, kept, batch) in models.items():

@@ -33,7 +33,7 @@ def layers(**others: Any) -> None:
 
 def step_again(training: Any) -> None:
     axis = None if training.ranks.alone else RANKS
-    training._step = states.make_step(training._loss_of, training._update, training.rates, axis)
+    training._step = states.make_step(training.loss_of, training._update, training.rates, axis)
     training._run = training._prepare()
 
 
@@ -78,7 +78,7 @@ def forward_only(training: Any) -> None:
     """A loss, and nothing else."""
 
     def step(state: Any, batch: Any) -> Any:
-        loss, _ = training._loss_of(state.params, state.batch_stats, batch)
+        loss, _ = training.loss_of(state.params, state.batch_stats, batch)
         return state.replace(step=state.step + 1), loss
 
     training._step = step

@@ -13,8 +13,7 @@ model: Any = importlib.import_module("trainmark_worker.models.paddle_image_class
 def compiled_again(training: Any) -> None:
     if training.settings.compiler != "none":
         training._learner.forward.rollback()
-        specification = model.specification(training.settings)
-        backend.compile_learner(training._learner, training.settings.compiler, specification)
+        backend.compile_learner(training._learner, training.settings.compiler, training.passed_at_once())
 
 
 def batch_norm_evaluates(training: Any) -> None:

@@ -96,30 +96,6 @@ def draw(model: Decoder, key: Any, name: str, shape: Any) -> Any:
     return jax.random.normal(key, shape) * (model.added_deviation if added else DEVIATION)
 
 
-def attention_kernel(platform: str, precision: Precision) -> str:
-    """Return who computes attention: cuDNN's fused kernel on a GPU in 16 bits, else XLA."""
-    return "cudnn" if platform != CPU and precision.compute != FP32 else "xla"
-
-
-def make_loss(model: Decoder, precision: Precision, kernel: str, observed: Tap) -> Callable[..., Any]:
-    """Return ``loss(params, batch_stats, batch, tap)``, which gives (loss, (logits, what the layers changed)).
-
-    A batch is tokens (batch, length + 1), of packed sequences with ``documents`` and the weights of the losses, whose
-    weighted sum is the loss then; it is in FP32. ``observed`` gets the products where no ``tap`` does.
-    """
-
-    def loss_of(params: Params, batch_stats: Any, batch: tuple[Any, ...], tap: Tap = observed) -> Any:
-        tokens, *packed = batch
-        documents = packed[0][:, :-1] if packed else None
-        logits = logits_of(model, precision, kernel, params, tokens[:, :-1], documents, tap)
-        logits = logits.astype(jnp.float32)
-        losses = optax.softmax_cross_entropy_with_integer_labels(logits, tokens[:, 1:])
-        loss = (losses * packed[1]).sum() if packed else losses.mean()
-        return loss, (logits, {"batch_stats": batch_stats})
-
-    return loss_of
-
-
 class JaxLanguageTraining(NamedTraining, LanguageTraining):
     """A language model, its loss, and the observation of its products while the step is traced."""
 
@@ -130,15 +106,29 @@ class JaxLanguageTraining(NamedTraining, LanguageTraining):
     def build(self) -> None:
         self.parts = self.settings.accumulation
         self.description = self.descriptions[self.settings.model]
+        # Attention is computed by cuDNN's fused kernel on a GPU in 16 bits, else by XLA.
+        self.kernel = "cudnn" if self.platform != CPU and self.precision.compute != FP32 else "xla"
         decays = {name: self.decays(name) for name in self.description.shapes()}
-        self.take_over(
-            self.fresh, self.make_loss(), backend.adaptive(self.settings.recipe, lambda _params: decays)
-        )
+        self.take_over(backend.adaptive(self.settings.recipe, lambda _params: decays))
 
-    def make_loss(self) -> Callable[..., Any]:
-        """Return the loss as ``make_step`` takes it."""
-        kernel = attention_kernel(self.platform, self.precision)
-        return make_loss(self.description, self.precision, kernel, self._trace)
+    def loss_of(self, params: Params, state: Any, batch: Any, tap: Tap | None = None) -> Any:
+        """Return the mean of the tokens' losses; ``tap`` gets the products.
+
+        Packed sequences come with ``documents`` and the weights of the losses, whose weighted sum is the loss then.
+        """
+        tokens, *packed = batch
+        documents = packed[0][:, :-1] if packed else None
+        logits = logits_of(
+            self.description,
+            self.precision,
+            self.kernel,
+            params,
+            tokens[:, :-1],
+            documents,
+            tap or self._trace,
+        ).astype(jnp.float32)
+        losses = optax.softmax_cross_entropy_with_integer_labels(logits, tokens[:, 1:])
+        return (losses * packed[1]).sum() if packed else losses.mean(), (logits, {"batch_stats": state})
 
     def prepared(self, batch: Any, parts: int, axis: str | None) -> Any:
         """Return the batch; a packed one with weights, so that the parts' and ranks' mean is that of all that count.

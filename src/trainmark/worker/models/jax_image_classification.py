@@ -5,7 +5,7 @@ Every module is named as in that description, so that the path of a parameter is
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -24,7 +24,7 @@ from ..core.precision import Precision
 from ..tasks.image_classification import observing
 from ..tasks.image_classification.architectures import ARCHITECTURES, NORM_EPSILON, NORM_MOMENTUM, Convolution
 from ..tasks.image_classification.images import DEVIATION, MEAN
-from ..tasks.image_classification.settings import ImageRecipe, ImageSettings
+from ..tasks.image_classification.settings import ImageSettings
 from ..tasks.image_classification.training import ImageTraining
 
 # Variance 2 / fan-in, as NVIDIA's ConvNets draw them (``-c fanin``).
@@ -109,15 +109,6 @@ class Network(nn.Module):
         return nn.Dense(self.classes, kernel_init=CLASSIFIER, name="classifier", **types)(x.mean((1, 2)))
 
 
-def init(model: Network, image_size: int, seed: int) -> tuple[Any, Any]:
-    """Return fresh parameters and running statistics; the number of parameters is asserted. May be traced."""
-    # Of JAX's generators the one whose programs compile in half the time.
-    variables = model.init(jax.random.key(seed, impl="rbg"), jnp.zeros((1, image_size, image_size, 3)))
-    found = count_parameters(jax.tree.leaves(variables["params"]))
-    assert_parameters(found, ARCHITECTURES[model.model].parameters(model.classes))
-    return variables["params"], variables["batch_stats"]
-
-
 # Images (batch, size, size, 3), either normalised in the compute type or bytes, and labels (batch,) in int32.
 Batch = tuple[Any, Any]
 
@@ -129,29 +120,9 @@ def all_but_batch_norm(params: Any) -> Any:
     )
 
 
-def make_loss(model: Any, recipe: ImageRecipe, normalise: Callable[[Any], Any]) -> Callable[..., Any]:
-    """Return ``loss(params, batch_stats, batch, **apply)``, which gives (loss, (logits, what the layers changed)).
-
-    The logits are in FP32 before the softmax. ``apply`` goes to Flax: what else to collect from the layers.
-    """
-
-    def loss_of(
-        params: Any, batch_stats: Any, batch: Batch, mutable: tuple[str, ...] = ("batch_stats",), **apply: Any
-    ) -> tuple[Any, tuple[Any, Any]]:
-        images, labels = batch
-        variables = {"params": params, "batch_stats": batch_stats}
-        logits, changed = model.apply(variables, normalise(images), mutable=list(mutable), **apply)
-        logits = logits.astype(jnp.float32)
-        targets = optax.smooth_labels(jax.nn.one_hot(labels, logits.shape[-1]), recipe.label_smoothing)
-        return optax.softmax_cross_entropy(logits, targets).mean(), (logits, changed)
-
-    return loss_of
-
-
 # Flax's names, and how an array is turned into the shared order (outputs first) and back.
 SHARED = {"kernel": "weight", "scale": "weight", "bias": "bias", "mean": "running_mean", "var": "running_var"}
 TO_SHARED = {4: (3, 2, 0, 1), 2: (1, 0), 1: (0,)}
-FROM_SHARED = {4: (2, 3, 1, 0), 2: (1, 0), 1: (0,)}
 
 
 def to_shared(tree: Any) -> dict[str, Any]:
@@ -168,7 +139,7 @@ def from_shared(tree: Any, arrays: Mapping[str, Any]) -> Any:
 
     def replaced(path: Any, leaf: Any) -> Any:
         array = arrays[_name([part.key for part in path])]
-        return np.ascontiguousarray(array.transpose(FROM_SHARED[array.ndim])).astype(leaf.dtype)
+        return np.ascontiguousarray(array.transpose(np.argsort(TO_SHARED[array.ndim]))).astype(leaf.dtype)
 
     return jax.tree_util.tree_map_with_path(replaced, tree)
 
@@ -251,14 +222,29 @@ class JaxImageTraining(JaxTraining, ImageTraining):
 
     def build(self) -> None:
         settings, recipe = self.settings, self.settings.recipe
-        model = Network(settings.model, settings.classes, self.precision)
+        self._model = Network(settings.model, settings.classes, self.precision)
         self._outputs: list[tuple[str, tuple[int, ...]]] = []
         self._compiled: tuple[str | None, str | None] = (None, None)
-        self.take_over(
-            lambda: init(model, settings.image_size, settings.seed),
-            make_loss(model, recipe, self._normalise),
-            optimizer(recipe, None if recipe.bn_weight_decay else all_but_batch_norm),
-        )
+        self.take_over(optimizer(recipe, None if recipe.bn_weight_decay else all_but_batch_norm))
+
+    def fresh(self) -> tuple[Any, Any]:
+        """Return fresh parameters and running statistics; the number of parameters is asserted."""
+        settings, side = self.settings, self.settings.image_size
+        # Of JAX's generators the one whose programs compile in half the time.
+        key = jax.random.key(settings.seed, impl="rbg")
+        variables = self._model.init(key, jnp.zeros((1, side, side, 3)))
+        found = count_parameters(jax.tree.leaves(variables["params"]))
+        assert_parameters(found, ARCHITECTURES[settings.model].parameters(settings.classes))
+        return variables["params"], variables["batch_stats"]
+
+    def loss_of(self, params: Any, batch_stats: Any, batch: Batch, **collecting: Any) -> Any:
+        """Return the smoothed cross entropy; ``collecting`` tells Flax what to collect from the layers."""
+        (images, labels), variables = batch, {"params": params, "batch_stats": batch_stats}
+        options = {"mutable": ["batch_stats"], **collecting}
+        logits, changed = self._model.apply(variables, self._normalise(images), **options)
+        logits, smoothing = logits.astype(jnp.float32), self.settings.recipe.label_smoothing
+        targets = optax.smooth_labels(jax.nn.one_hot(labels, logits.shape[-1]), smoothing)
+        return optax.softmax_cross_entropy(logits, targets).mean(), (logits, changed)
 
     def to_batch(self, images: Any, labels: Any) -> Batch:
         """Bring this rank's images (batch, 3, size, size) in float32 and labels (batch,) in int64 to the device."""
@@ -322,7 +308,7 @@ class JaxImageTraining(JaxTraining, ImageTraining):
         params, batch_stats = self._own_weights()
         # Scaled as the step's, so that what FP16 rounds away is the same.
         batch, scale = self.read_batch(), self.scale_of_loss()
-        grad = jax.jit(jax.grad(lambda own: self._loss_of(own, batch_stats, batch)[0] * scale))
+        grad = jax.jit(jax.grad(lambda own: self.loss_of(own, batch_stats, batch)[0] * scale))
         return Observation({name: found / scale for name, found in to_shared(grad(params)).items()})
 
     def network_input(self, batch: Any) -> Any:
@@ -340,10 +326,8 @@ class JaxImageTraining(JaxTraining, ImageTraining):
             return isinstance(module, nn.Conv) and method == "__call__"
 
         def collecting(params: Any, batch_stats: Any, batch: Any) -> Any:
-            collections = ("batch_stats", "intermediates")
-            loss, results = self._loss_of(
-                params, batch_stats, batch, mutable=collections, capture_intermediates=convolution
-            )
+            own = {"mutable": ["batch_stats", "intermediates"], "capture_intermediates": convolution}
+            loss, results = self.loss_of(params, batch_stats, batch, **own)
             return loss * scale, (loss, *results)
 
         given = (self.state.params, self.state.batch_stats, self.batch)

@@ -3,7 +3,6 @@
 ``architectures.py`` describes the layers.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -16,7 +15,7 @@ from ..tasks.masked_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSIL
 from ..tasks.masked_lm.task import WEIGHTS, MaskedSettings
 from ..tasks.masked_lm.training import MaskedTraining
 from ..tasks.products import STREAM
-from .jax_causal_lm import JaxLanguageTraining, attention_kernel
+from .jax_causal_lm import JaxLanguageTraining
 
 # XLA's own generator, on a GPU cuRAND's: JAX's default, threefry, takes twenty rounds of integers for each number.
 RANDOM = "rbg"
@@ -95,28 +94,6 @@ def heads_of(
     return words, product("sentences", jnp.tanh(product("pooler", x[:, :1])))
 
 
-def make_loss(
-    model: Bert, precision: Precision, kernel: str, dropout: float, padded: bool, observed: Tap
-) -> Callable[..., Any]:
-    """Return ``loss(params, kept, batch, tap)``, which gives (loss, (the words' logits, what is kept)).
-
-    The loss is the sum of the hidden words' cross entropies times their weights, and the mean of the next sentence's,
-    in FP32.
-    """
-
-    def loss_of(params: Params, retained: dict[str, Any], batch: Any, tap: Tap = observed) -> Any:
-        tokens, segments, lengths, places, words, weights, follows = batch
-        given = (tokens, segments, lengths if padded else None, places)
-        drop = Dropping(dropout, retained[KEY])
-        found, sentence = heads_of(model, precision, kernel, params, given, drop, tap)
-        found, sentence = found.astype(jnp.float32), sentence[:, 0].astype(jnp.float32)
-        of_words = (optax.softmax_cross_entropy_with_integer_labels(found, words) * weights).sum()
-        of_sentences = optax.softmax_cross_entropy_with_integer_labels(sentence, follows).mean()
-        return of_words + of_sentences, (found, {"batch_stats": {KEY: drop.next_key()}})
-
-    return loss_of
-
-
 class JaxMaskedTraining(MaskedTraining, JaxLanguageTraining):
     """BERT, trained as a language model is; the key of its dropout is part of the state."""
 
@@ -131,11 +108,17 @@ class JaxMaskedTraining(MaskedTraining, JaxLanguageTraining):
         mean = own if axis is None else jax.lax.pmean(own, axis)
         return (*batch[:WEIGHTS], batch[WEIGHTS] / mean, *batch[WEIGHTS + 1 :])
 
-    def make_loss(self) -> Callable[..., Any]:
-        """Return the loss as ``make_step`` takes it."""
-        kernel, settings = attention_kernel(self.platform, self.precision), self.settings
-        dropout = settings.recipe.dropout
-        return make_loss(self.description, self.precision, kernel, dropout, settings.padded, self._trace)
+    def loss_of(self, params: Params, state: Any, batch: Any, tap: Tap | None = None) -> Any:
+        """Return the sum of the hidden words' cross entropies times their weights, and the next sentence's mean."""
+        tokens, segments, lengths, places, words, weights, follows = batch
+        given = (tokens, segments, lengths if self.settings.padded else None, places)
+        drop = Dropping(self.settings.recipe.dropout, state[KEY])
+        model = (self.description, self.precision, self.kernel)
+        found, sentence = heads_of(*model, params, given, drop, tap or self._trace)
+        found, sentence = found.astype(jnp.float32), sentence[:, 0].astype(jnp.float32)
+        of_words = (optax.softmax_cross_entropy_with_integer_labels(found, words) * weights).sum()
+        of_sentences = optax.softmax_cross_entropy_with_integer_labels(sentence, follows).mean()
+        return of_words + of_sentences, (found, {"batch_stats": {KEY: drop.next_key()}})
 
 
 open_training = JaxMaskedTraining

@@ -1,7 +1,6 @@
 """Wide & Deep and DLRM in JAX, as pure functions of their parameters, a flat dictionary by the names of ``shapes``."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -12,7 +11,6 @@ import optax
 from ..backends.jax import backend
 from ..backends.jax.backend import KEY, NamedTraining, Params, Tap, products
 from ..core.facts import ObservedConfig
-from ..core.precision import Precision
 from ..core.settings import AdamRecipe
 from ..tasks.recommendation.architectures import (
     DEEP,
@@ -44,18 +42,30 @@ def draw(model: Recommender, key: Any, name: str, shape: tuple[int, ...]) -> Any
     return jax.random.uniform(key, shape, minval=-limit, maxval=limit)
 
 
-def make_loss(model: Recommender, precision: Precision, share: float, observed: Tap) -> Callable[..., Any]:
-    """Return ``loss(params, kept, batch, tap)``, which gives (loss, (logits, what is kept)).
+class JaxClickTraining(NamedTraining, ClickTraining):
+    """A recommender, its loss, and the observation of its products; the key of its dropout is part of the state."""
 
-    The loss is the mean binary cross entropy, in FP32. Of Wide & Deep, ``share`` of the values is dropped behind each
-    hidden layer; of DLRM nothing.
-    """
-    compute, dlrm, (*hidden, last) = precision.compute, isinstance(model, Dlrm), model.products()
-    first, second = map(np.array, pairs())
+    settings: ClickSettings
+    draw = staticmethod(draw)
 
-    def loss_of(params: Params, retained: dict[str, Any], batch: tuple[Any, ...], tap: Tap = observed) -> Any:
-        (dense, categories, crossed, labels), product = batch, products(params, compute, tap, "bi,oi->bo")
-        x, key = dense.astype(compute), jax.random.wrap_key_data(retained[KEY])
+    def build(self) -> None:
+        recipe, self.description = self.settings.recipe, self.settings.description
+        decays = recipe.weight_decay > 0
+        if isinstance(recipe, AdamRecipe):
+            self.take_over(backend.adaptive(recipe, lambda params: dict.fromkeys(params, decays)))
+        else:
+            self.take_over(backend.optimizer(recipe))
+
+    def loss_of(self, params: Params, state: Any, batch: Any, tap: Tap | None = None) -> Any:
+        """Return the mean binary cross entropy.
+
+        Of Wide & Deep, a share of the values is dropped behind each hidden layer; of DLRM nothing.
+        """
+        model, compute, share = self.description, self.precision.compute, self.settings.recipe.dropout
+        dlrm, (*hidden, last) = isinstance(model, Dlrm), model.products()
+        product = products(params, compute, tap or self._trace, "bi,oi->bo")
+        dense, categories, crossed, labels = batch
+        x, key = dense.astype(compute), jax.random.wrap_key_data(state[KEY])
         if not dlrm:
             embedded = params[DEEP][categories].reshape(dense.shape[0], -1)
             x = jnp.concatenate([embedded.astype(compute), x], axis=1)
@@ -63,6 +73,7 @@ def make_loss(model: Recommender, precision: Precision, share: float, observed: 
             if name == "top1":
                 rows = params[TABLES][categories].astype(compute)
                 vectors = jnp.concatenate([x[:, None], rows], axis=1)
+                first, second = map(np.array, pairs())
                 squares = jnp.einsum("bid,bjd->bij", vectors, vectors)
                 x = jnp.concatenate([x, squares[:, first, second]], axis=1)
             x = jax.nn.relu(product(name, x))
@@ -75,24 +86,6 @@ def make_loss(model: Recommender, precision: Precision, share: float, observed: 
             logits += params[WIDE][crossed].sum(1).astype(jnp.float32)
         loss = optax.sigmoid_binary_cross_entropy(logits[:, 0], labels).mean()
         return loss, (logits[:, 0], {"batch_stats": {KEY: jax.random.key_data(key)}})
-
-    return loss_of
-
-
-class JaxClickTraining(NamedTraining, ClickTraining):
-    """A recommender, its loss, and the observation of its products; the key of its dropout is part of the state."""
-
-    settings: ClickSettings
-    draw = staticmethod(draw)
-
-    def build(self) -> None:
-        recipe, self.description = self.settings.recipe, self.settings.description
-        if isinstance(recipe, AdamRecipe):
-            update = backend.adaptive(recipe, lambda params: dict.fromkeys(params, recipe.weight_decay > 0))
-        else:
-            update = backend.optimizer(recipe)
-        loss_of = make_loss(self.description, self.precision, recipe.dropout, self._trace)
-        self.take_over(self.fresh, loss_of, update)
 
     def observed_config(self) -> ObservedConfig:
         _, (rows, _) = next(iter(self.first.values()))

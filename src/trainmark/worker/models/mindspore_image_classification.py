@@ -113,27 +113,22 @@ class MindSporeImageTraining(MindSporeTraining, ImageTraining):
         """Build network and optimizer; a hook in the second convolution observes a step that is not compiled."""
         settings = self.settings
         model = build_network(settings.model, settings.classes)
-        self._outputs: list[tuple[str, tuple[int, ...]]] = []
         (classifier,) = cells(model, nn.Dense)
         convolutions, norms = cells(model, nn.Conv2d), cells(model, nn.BatchNorm2d)
-        self._hook = None if self.compiled else convolutions[1].register_forward_hook(self._note)
+        self._hook = None if self.compiled else convolutions[1].register_forward_hook(self.note_second)
         named = observing.by_shared_names(settings.model, convolutions, norms, classifier, VECTORS)
         network = backend.with_precision(model, self.precision)
         forward = NetworkWithLoss(network, settings.recipe.label_smoothing)
         self.take_over(model, forward, make_optimizer(model, settings.recipe, self.rates), named)
 
-    def _note(self, _cell: nn.Cell, _inputs: Any, output: Any) -> None:
-        self._outputs.append((type_name(output.dtype), tuple(output.shape)))
-
     def observed_config(self) -> ObservedConfig:
         if self._hook is None:
-            output = backend.outputs_in_graph(self.train_step, CONVOLUTIONS)[1]
+            self.second = backend.outputs_in_graph(self.train_step, CONVOLUTIONS)[1]
         else:
             self._hook.remove()
-            output = self._outputs[0]
         weight = cells(self.model, nn.Conv2d)[1].weight
         dtype, shape = type_name(weight.dtype), tuple(weight.shape)
-        return observing.config_by_shapes(self.settings.model, output, dtype, shape)
+        return observing.config_by_shapes(self.settings.model, self.second, dtype, shape)
 
     def observe(self) -> Observation:
         convolutions, register = cells(self.model, nn.Conv2d), nn.Cell.register_forward_hook

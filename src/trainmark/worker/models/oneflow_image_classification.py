@@ -81,8 +81,7 @@ class OneFlowImageTraining(OneFlowTraining, ImageTraining):
         settings, recipe = self.settings, self.settings.recipe
         network = build_network(settings.model, settings.classes).to(self.device).train()
         self._convolutions = _modules(network, nn.Conv2d)
-        self._output: tuple[str, tuple[int, ...]] | None = None
-        self._convolutions[1].register_forward_hook(self._note)
+        self._convolutions[1].register_forward_hook(self.note_second)
         self._noted: list[observing.ObservedConvolution] | None = None
         (classifier,) = _modules(network, nn.Linear)
         norms = _modules(network, nn.BatchNorm2d)
@@ -99,13 +98,9 @@ class OneFlowImageTraining(OneFlowTraining, ImageTraining):
             logits = self.network(images).float()
             return logits, self.loss(logits, labels)
 
-    def _note(self, _module: Any, _inputs: Any, output: Any) -> None:
-        if self._output is None:
-            self._output = (type_name(output.dtype), tuple(output.shape))
-
     def observed_config(self) -> ObservedConfig:
         weight, unobservable = self._convolutions[1].weight, self.unobservable()
-        output: tuple[str | None, tuple[int, ...]] | None = self._output
+        output: tuple[str | None, tuple[int, ...]] | None = self.second
         if output is not None and "compute_dtype" in unobservable:
             output = (None, output[1])
         dtype, shape = type_name(weight.dtype), tuple(weight.shape)

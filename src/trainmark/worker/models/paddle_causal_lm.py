@@ -7,7 +7,6 @@ import paddle
 from paddle import ParamAttr, nn
 from paddle.nn import functional
 from paddle.nn.initializer import Normal
-from paddle.static import InputSpec
 
 from ..backends.paddle import backend
 from ..backends.paddle.backend import ProductModel, ProductTraining, auto_cast
@@ -105,12 +104,10 @@ class PaddleLanguageTraining(ProductTraining, LanguageTraining):
 
     def build(self) -> None:
         self._passed: list[int] = []
-        shapes = [[self.settings.part, *array.shape[1:]] for array in self.batch]
-        specification = [InputSpec(shape, array.dtype) for shape, array in zip(shapes, self.batch)]
         model = self.make_model()
         products = model.named_products()
         watched = {name: products[name] for name in self.watched_products}
-        self.train_model(model, specification, {STREAM: model.blocks[0], **watched})
+        self.train_model(model, {STREAM: model.blocks[0], **watched})
 
     def make_model(self) -> LanguageModel:
         """Return the model with fresh weights."""

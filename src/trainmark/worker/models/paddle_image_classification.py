@@ -8,7 +8,6 @@ import paddle
 from paddle import ParamAttr, nn
 from paddle.nn.initializer import KaimingNormal, Uniform
 from paddle.regularizer import L2Decay
-from paddle.static import InputSpec
 
 from ..backends.paddle import backend
 from ..backends.paddle.backend import NONE, PaddleTraining
@@ -96,13 +95,6 @@ class Learner(nn.Layer):
         return logits, self.loss(logits, labels)
 
 
-def specification(settings: ImageSettings) -> list[InputSpec]:
-    """Return shapes and types of images and labels."""
-    batch, side = settings.batch_per_device, settings.image_size
-    shape = [batch, side, side, 3] if settings.layout == "nhwc" else [batch, 3, side, side]
-    return [InputSpec(shape, "float32"), InputSpec(shape[:1], "int64")]
-
-
 VECTORS = {**observing.SAME_NAMES, "running_mean": "_mean", "running_var": "_variance"}
 
 
@@ -128,12 +120,10 @@ class PaddleImageTraining(PaddleTraining, ImageTraining):
         norm_decays = settings.recipe.bn_weight_decay
         self.network = build_network(settings.model, settings.classes, settings.layout, norm_decays)
         self._convolutions = layers_of(self.network, nn.Conv2D)
-        self._output: tuple[str, tuple[int, ...]] | None = None
         # Behind the second convolution, whose input has been through the stem. ``to_static`` calls the hook once, with
         # a value of the program that it makes: it has the type that the compiled step computes in.
-        self._hook = self._convolutions[1].register_forward_post_hook(self._note)
-        learner = Learner(self.network, settings.recipe.label_smoothing)
-        self.take_over(learner, trainable(self.network), specification(settings))
+        self._hook = self._convolutions[1].register_forward_post_hook(self.note_second)
+        self.take_over(Learner(self.network, settings.recipe.label_smoothing), trainable(self.network))
 
     def to_batch(self, images: Any, labels: Any) -> tuple[Any, Any]:
         """Copy images (batch, 3, size, size) in float32 and labels (batch,) in int64 to the device."""
@@ -141,9 +131,6 @@ class PaddleImageTraining(PaddleTraining, ImageTraining):
         if self.settings.layout == "nhwc":
             pixels = paddle.transpose(pixels, [0, 2, 3, 1])
         return pixels, paddle.to_tensor(labels)
-
-    def _note(self, _layer: nn.Layer, _inputs: Any, output: Any) -> None:
-        self._output = (type_name(output.dtype), tuple(output.shape))
 
     def observed_config(self) -> ObservedConfig:
         """Return the observations of the second convolution; the hook is removed.
@@ -154,7 +141,7 @@ class PaddleImageTraining(PaddleTraining, ImageTraining):
         self._hook.remove()
         return observing.config_by_shapes(
             self.settings.model,
-            self._output,
+            self.second,
             type_name(self._convolutions[1].weight.dtype),
             unseen=("weight_layout",),
         )

@@ -6,7 +6,6 @@ import paddle
 from paddle import ParamAttr, nn
 from paddle.nn import functional
 from paddle.nn.initializer import Uniform, XavierUniform
-from paddle.static import InputSpec
 
 from ..backends.paddle import backend
 from ..backends.paddle.backend import ProductModel, ProductTraining
@@ -70,7 +69,7 @@ class PaddleClickTraining(ClickTraining, ProductTraining):
         # Ranks drop different places: only dropout draws from here on.
         paddle.seed(settings.seed + 1 + self.ranks.place.rank)
         self._gradient: Any = None
-        self.train_model(model, [InputSpec(list(array.shape), array.dtype) for array in self.batch])
+        self.train_model(model)
         self._hooks.append(model.deep.weight.register_hook(self._note_gradient))
 
     def make_optimizer(self, parameters: list[Any], schedule: Any) -> Any:

@@ -73,7 +73,6 @@ class PyTorchLanguageTraining(ProductTraining, LanguageTraining):
         with device:
             model = self.make_model()
         model.to(getattr(torch, self.precision.weights))
-        self.prepare(model)
         self.parts = settings.accumulation
         self.choose_attention(model)
         if settings.compiler == COMPILED_FUSED:
@@ -100,15 +99,12 @@ class PyTorchLanguageTraining(ProductTraining, LanguageTraining):
             self._attention = attention.CUDNN
             model.attend_by_cudnn()
 
-    def prepare(self, model: LanguageModel) -> None:
-        """Change the model as the task's own axes require, before its optimizer exists."""
-
     def distribute(self, model: LanguageModel) -> None:
         """Share the model between the ranks if the run does; its hooks exist already."""
 
     def make_model(self) -> LanguageModel:
         """Return the model with fresh weights in FP32."""
-        return build_model(self.settings.model, self.settings.sequence_length)
+        raise NotImplementedError
 
     def _pass(self) -> Any:
         """Pass the parts of the batch in order; their gradients accumulate and are exchanged with the last part."""
@@ -161,12 +157,9 @@ class PyTorchLanguageTraining(ProductTraining, LanguageTraining):
         return self.sample_rows(self.named_tensors())
 
     def sampled_share(self) -> float:
-        left_out = sum(
-            (len(tensor) - len(self._rows[name])) * tensor[0].numel()
-            for name, tensor in self.named_tensors().items()
-            if name in self._rows
-        )
-        count = count_parameters(self.model.parameters())
+        tensors, count = self.named_tensors(), count_parameters(self.model.parameters())
+        large = ((tensors[name], rows) for name, rows in self._rows.items())
+        left_out = sum((len(tensor) - len(rows)) * tensor[0].numel() for tensor, rows in large)
         return (count - left_out) / count
 
     def sample_rows(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
@@ -235,8 +228,9 @@ class PyTorchDecoderTraining(PyTorchLanguageTraining):
         weights = predicted(documents).float()
         return tokens, documents, weights * (parts / weights.sum())
 
-    def prepare(self, model: LanguageModel) -> None:
-        """Make the products of the blocks FP8, and choose the activations that are recomputed."""
+    def make_model(self) -> Decoder:
+        """Return the model, with the products of its blocks in FP8 and the activations that are recomputed."""
+        model = build_model(self.settings.model, self.settings.sequence_length)
         for block in model.blocks:
             if self.precision.fp8:
                 scale_products(block)
@@ -244,6 +238,7 @@ class PyTorchDecoderTraining(PyTorchLanguageTraining):
         if self.settings.activation_checkpointing != NO_CHECKPOINTING:
             # The hook that observes the first product runs in the forward pass, and not again in the backward pass.
             torch._dynamo.config.skip_fwd_side_effects_in_bwd_under_checkpoint = True
+        return model
 
     def distribute(self, model: LanguageModel) -> None:
         if self.is_sharded:
@@ -353,9 +348,6 @@ class PyTorchDecoderTraining(PyTorchLanguageTraining):
         devices = [self._device] if self._device.type == "cuda" else []
         with torch.random.fork_rng(devices), self._device:
             copy = self.make_model()
-        if self.precision.fp8:
-            for block in copy.blocks:
-                scale_products(block)
         copy.cross_entropy = model.cross_entropy
         # Without casts the weights are of the type that products compute in.
         return unshard(model, copy, self._compute)

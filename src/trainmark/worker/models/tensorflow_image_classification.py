@@ -252,13 +252,6 @@ class TensorFlowImageTraining(TensorFlowTraining, ImageTraining):
     settings: ImageSettings
     forms = MappingProxyType({"native": TFRECORD})
 
-    def __init__(self, settings: ImageSettings, place: Place) -> None:
-        """Build the network; the second convolution is an output of the trained network, and dropped by the step."""
-        super().__init__(settings, place)
-        second = list(self.outputs.values())[1]
-        self._observed_model = keras.Model(self.model.inputs, [*self.model.outputs, second])
-        self._output: tuple[str, tuple[int, ...]] | None = None
-
     def find_data(self, settings: ImageSettings) -> None:
         """Find the images, and store their source for ``open_loader``."""
         # The graph's optimizer would convert a GPU's convolutions to another layout than the requested one.
@@ -279,6 +272,9 @@ class TensorFlowImageTraining(TensorFlowTraining, ImageTraining):
         recipe = self.settings.recipe
         self._convolutions = ARCHITECTURES[self.settings.model].convolutions
         model, self.outputs = build_network(self.settings)
+        # The second convolution is an output of the trained network, and dropped by the step.
+        second = list(self.outputs.values())[1]
+        self._observed_model = keras.Model(model.inputs, [*model.outputs, second])
         tensors = named_variables(model, self.settings.model)
         self.take_over(model, tensors, lambda name: recipe.bn_weight_decay or not is_batch_norm(name))
 
@@ -292,7 +288,7 @@ class TensorFlowImageTraining(TensorFlowTraining, ImageTraining):
     def forward(self, images: Any, labels: Any) -> tuple[Any, Any]:
         logits, second = self._observed_model(self._as_input(images), training=True)
         # In a graph while it is traced: its input has been through the stem, and it is an output of what is trained.
-        self._output = (second.dtype.name, tuple(second.shape))
+        self.second = (second.dtype.name, tuple(second.shape))
         # In FP32: loss scaling does not help a logarithm of FP16 sums.
         logits = tf.cast(logits, tf.float32)
         smoothing, classes = self.settings.recipe.label_smoothing, self.settings.classes
@@ -307,7 +303,7 @@ class TensorFlowImageTraining(TensorFlowTraining, ImageTraining):
         """
         weight_dtype = self._variables[0].value.dtype.name
         unseen = ("weight_layout",)
-        return observing.config_by_shapes(self.settings.model, self._output, weight_dtype, unseen=unseen)
+        return observing.config_by_shapes(self.settings.model, self.second, weight_dtype, unseen=unseen)
 
     def observed_step(self, index: int) -> observing.ObservedLayers:
         """Do the step, and return the types of its layers: in its graph, or while they are called one by one."""

@@ -189,7 +189,7 @@ def make_step(
 
 
 class JaxTraining(Training):
-    """One rank; a model's subclass passes to ``take_over`` how fresh weights and the loss are made.
+    """One rank; a model's subclass has ``fresh`` and ``loss_of``, and passes its optimizer to ``take_over``.
 
     It may observe the first call of the step, and the compiled program.
     """
@@ -230,24 +230,26 @@ class JaxTraining(Training):
         narrow = (array.astype(np.int32) if array.dtype.kind == "i" else array for array in arrays)
         return tuple(map(self.ranks.part, narrow))
 
-    def take_over(
-        self,
-        weights: Callable[[], tuple[Any, Any]],
-        loss_of: Callable[..., Any],
-        update: optax.GradientTransformation,
-    ) -> None:
-        """Make the state on the device, by one program: ``weights`` returns parameters and running statistics.
+    def fresh(self) -> tuple[Any, Any]:
+        """Return fresh parameters, and running statistics or another state besides them. May be traced."""
+        raise NotImplementedError
+
+    def loss_of(self, *given: Any, **observing: Any) -> tuple[Any, tuple[Any, Any]]:
+        """Map parameters, running statistics and a batch to (loss, (logits, what the layers changed)), in FP32."""
+        raise NotImplementedError
+
+    def take_over(self, update: optax.GradientTransformation) -> None:
+        """Make the state on the device, by one program.
 
         It is the same on every rank, but running statistics are each rank's own: with several they have a first axis
         for the ranks.
         """
         group, scale = self.ranks, loss_scale(self.precision, self.settings.recipe)
-        self._loss_of, self._update = loss_of, update
-        axis = None if group.alone else RANKS
-        self._step = make_step(loss_of, update, self.rates, axis, self.parts, self.prepared)
+        self._update, axis = update, None if group.alone else RANKS
+        self._step = make_step(self.loss_of, update, self.rates, axis, self.parts, self.prepared)
 
         def fresh() -> TrainState:
-            params, batch_stats = weights()
+            params, batch_stats = self.fresh()
             if not group.alone:
                 batch_stats = self.of_ranks(batch_stats, group.place.world_size)
             step, taken = jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32)
@@ -452,7 +454,6 @@ class NamedTraining(JaxTraining, NamedProductTraining):
         self.first.setdefault(name, (str(result.dtype), tuple(result.shape)))
 
     def fresh(self) -> tuple[Any, Any]:
-        """Return fresh parameters, whose number is asserted, and the state besides them. May be traced."""
         description, dtype, shapes = self.description, self.precision.weights, self.description.shapes()
         keys = jax.random.split(jax.random.key(self.settings.seed, impl="rbg"), len(shapes))
         drawn = zip(keys, shapes.items())
@@ -495,7 +496,7 @@ class NamedTraining(JaxTraining, NamedProductTraining):
         def collecting(params: Any, stats: Any, batch: Any) -> Any:
             results: dict[str, Any] = {}
             batch = self.prepared(batch, 1, None)
-            loss, (logits, _) = self._loss_of(params, stats, batch, results.setdefault)
+            loss, (logits, _) = self.loss_of(params, stats, batch, results.setdefault)
             return loss * scale, (loss, logits, results)
 
         scale, state = self.scale_of_loss(), self.state

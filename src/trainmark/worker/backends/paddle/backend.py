@@ -12,6 +12,7 @@ import numpy as np
 import paddle
 from paddle import nn
 from paddle.optimizer.lr import LambdaDecay, LRScheduler
+from paddle.static import InputSpec
 
 from ...core.backend import Observation, hooked, repeated
 from ...core.choices import find_precision, one_of, refuse_gaps, require_version
@@ -62,13 +63,13 @@ NONE = "none"
 BACKENDS: dict[str, str | None] = {NONE: None, "to_static": None, "to_static-cinn": "CINN"}
 
 
-def compile_learner(learner: nn.Layer, name: str, specification: list[Any]) -> None:
-    """Make the learner one program of static shapes, which its first call compiles.
+def compile_learner(learner: nn.Layer, name: str, inputs: tuple[Any, ...]) -> None:
+    """Make the learner one program for inputs of these shapes and types, which its first call compiles.
 
-    ``specification`` has an ``InputSpec`` for each input. ``full_graph``: all of it, or an error; never a part that
-    falls back to Python unnoticed.
+    ``full_graph``: all of it, or an error; never a part that falls back to Python unnoticed.
     """
     if name != NONE:
+        specification = [InputSpec(list(array.shape), array.dtype) for array in inputs]
         paddle.jit.to_static(learner, input_spec=specification, backend=BACKENDS[name], full_graph=True)
 
 
@@ -219,11 +220,11 @@ class PaddleTraining(Training):
         """Return the optimizer of these parameters: SGD, unless a task overrides it."""
         return sgd(parameters, schedule, self.settings.recipe)
 
-    def take_over(self, learner: nn.Layer, parameters: list[Any], specification: list[Any]) -> None:
-        """Train these parameters by this learner; see ``compile_learner`` for ``specification``."""
+    def take_over(self, learner: nn.Layer, parameters: list[Any]) -> None:
+        """Train these parameters by this learner."""
         settings = self.settings
         self._learner, self._parameters = learner, parameters
-        compile_learner(learner, settings.compiler, specification)
+        compile_learner(learner, settings.compiler, self.passed_at_once())
         self._compile_s: float | None = None if settings.compiler == NONE else 0.0
         self.learner = self.ranks.wrap(learner)
         # ``step(index)`` chooses the rate of a step.
@@ -386,13 +387,8 @@ class ProductTraining(PaddleTraining, NamedProductTraining):
 
     model: ProductModel
 
-    def train_model(
-        self,
-        model: ProductModel,
-        specification: list[Any],
-        layers: Mapping[str, nn.Layer] = MappingProxyType({}),
-    ) -> None:
-        """Observe the first product and other ``layers`` of the model, and take it over (see ``compile_learner``)."""
+    def train_model(self, model: ProductModel, layers: Mapping[str, nn.Layer] = MappingProxyType({})) -> None:
+        """Observe the first product and other ``layers`` of the model, and take it over."""
         self.model = model
         self.first = {}
         product = next(iter(model.named_products().items()))
@@ -400,7 +396,7 @@ class ProductTraining(PaddleTraining, NamedProductTraining):
             layer.register_forward_post_hook(partial(self._note, name))
             for name, layer in (product, *layers.items())
         ]
-        self.take_over(model, list(model.parameters()), specification)
+        self.take_over(model, list(model.parameters()))
 
     def _note(self, name: str, _layer: Any, _given: Any, output: Any) -> None:
         self.first[name] = (type_name(output.dtype), tuple(output.shape))

@@ -20,15 +20,15 @@ from ..kernels import norm as kernels
 from ..kernels import pool
 from ..kernels.positions import padded, padded_weight, quarter_gradients, quarter_of, whole_of
 
+# The same values in two tensors of one memory: for a block's convolutions, and for its shortcut.
 Twice = tuple[Any, Any]
-"""The same values in two tensors of one memory: for a block's convolutions, and for its shortcut."""
 
 
 class FusedResNet50(nn.Module):
     """ResNet-50: the same modules as without fusion, in the same order, on channels-last tensors alone."""
 
+    # Weights of ``narrowed`` in 16 bits that somebody else keeps, while they are to be computed with.
     copies: Sequence[Any] | None = None
-    """Weights of ``narrowed`` in 16 bits that somebody else keeps, while they are to be computed with."""
 
     def __init__(
         self, classes: int, summed: bool = False, stages: frozenset[str] = frozenset((FOLDED, QUARTER))
@@ -223,10 +223,10 @@ def _normed(
 ) -> tuple[kernels.Normed, kernels.Unfinished | None]:
     """Return the norm; and, where its moments are found in the pass that applies it, from what."""
     running = (module.running_mean, module.running_var, module.num_batches_tracked)
-    if folded and sums is not None and kernels.is_small(_rows(x)):
-        unfinished = kernels.Unfinished(sums, weight, bias, running, module.eps, module.momentum)
-        return kernels.to_be_found(_rows(x), unfinished), unfinished
-    return kernels.normed(_rows(x), weight, bias, running, module.eps, module.momentum, sums), None
+    given, rows = kernels.Unfinished(sums, weight, bias, running, module.eps, module.momentum), _rows(x)
+    if folded and sums is not None and kernels.is_small(rows):
+        return kernels.to_be_found(rows, given), given
+    return kernels.normed(rows, given), None
 
 
 def _twice(y: Any, like: Any, quartered: bool) -> Twice:

@@ -343,29 +343,15 @@ def gradient_kernel(
         tl.store(other_dx + at, (slope * gradient + lean * more + offset).to(dx.dtype.element_ty), mask=there)
 
 
-ROWS = 64
-"""Rows of a tile."""
-
+# All of these were found on an H200, 2026-11-22, for the shapes of ResNet-50.
+ROWS, CHANNELS = 64, 64  # of a tile: the channels are 128 bytes of a row in 16 bits
+PROGRAMS = 264  # of a reduction: two for each multiprocessor of an H100 or H200
+FINISH = 32  # partial sums that the last program reads at once
+STAGES = 4  # tiles of a reduction on their way at once
+# The same for the backward sums where there is another branch: up to six tensors, and as many registers.
 ADDED_ROWS, ADDED_PROGRAMS, ADDED_STAGES = 32, 528, 3
-"""The same for the backward sums where there is another branch: up to six tensors, and as many registers.
-
-All of these were found on an H200, 2026-11-22, for the shapes of ResNet-50.
-"""
-
-CHANNELS = 64
-"""Channels of a tile: 128 bytes of a row in 16 bits."""
-
-PROGRAMS = 264
-"""Programs of a reduction: two for each multiprocessor of an H100 or H200."""
-
-FINISH = 32
-"""Partial sums that the last program reads at once."""
-
-STAGES = 4
-"""Tiles of a reduction on their way at once."""
-
+# Up to so many tiles each of them finds its moments itself: that costs less than a launch of its own.
 FOLDED_TILES = 48 * 132
-"""Up to so many tiles each of them finds its moments itself: that costs less than a launch of its own."""
 
 
 class Normed(NamedTuple):
@@ -414,9 +400,12 @@ def reduction(
 
 
 class Unfinished(NamedTuple):
-    """What a norm's moments are to be found from, in the pass that applies it: the sums, and what that changes."""
+    """What a norm's moments are to be found from, and what that changes: running mean, variance and count of batches.
 
-    sums: Any
+    ``sums`` (2, channels) in FP32 are those of the values and of their squares, if they are known.
+    """
+
+    sums: Any | None
     weight: Any
     bias: Any
     running: tuple[Any, Any, Any]
@@ -424,22 +413,11 @@ class Unfinished(NamedTuple):
     momentum: float
 
 
-def normed(
-    x: Any,
-    weight: Any,
-    bias: Any,
-    running: tuple[Any, Any, Any],
-    epsilon: float,
-    momentum: float,
-    sums: Any | None = None,
-) -> Normed:
-    """Return what is found of ``x`` (rows, channels); ``running`` mean, variance and count of batches are updated.
-
-    ``sums`` (2, channels) in FP32 are those of the values and of their squares, if they are known: x is not read then.
-    """
-    rows, channels = _extent(x)
-    found = torch.empty((4, channels), dtype=torch.float32, device=x.device)
-    common = (weight, bias, *running, *found.unbind(), rows, channels, epsilon, momentum)
+def normed(x: Any, given: Unfinished) -> Normed:
+    """Return what is found of ``x`` (rows, channels), which is not read where its sums are known."""
+    norm, (rows, channels) = to_be_found(x, given), x.shape
+    sums, *vectors, running, epsilon, momentum = given
+    common = (*vectors, *running, *norm[2:], rows, channels, epsilon, momentum)
     if sums is not None:
         conclude_kernel[(triton.cdiv(channels, CHANNELS),)](sums, *common, CHANNELS=CHANNELS, num_warps=2)
     else:
@@ -448,16 +426,7 @@ def normed(
             x, partial, counters, *common,
             ROWS=ROWS, CHANNELS=CHANNELS, FINISH=FINISH, STAGES=STAGES, num_warps=8,
         )  # fmt: skip
-    return Normed(x, weight, *found.unbind())
-
-
-def _extent(x: Any) -> tuple[int, int]:
-    rows, channels = x.shape
-    if rows < 2:
-        raise RunError(
-            INVALID, f"batch norm in training needs more than one value for each of {channels} channels"
-        )
-    return rows, channels
+    return norm
 
 
 def is_small(x: Any) -> bool:
@@ -467,7 +436,11 @@ def is_small(x: Any) -> bool:
 
 def to_be_found(x: Any, unfinished: Unfinished) -> Normed:
     """Return room for what ``applied`` finds of ``x`` (rows, channels), given ``unfinished`` too."""
-    found = torch.empty((4, _extent(x)[1]), dtype=torch.float32, device=x.device)
+    rows, channels = x.shape
+    if rows < 2:
+        reason = f"batch norm in training needs more than one value for each of {channels} channels"
+        raise RunError(INVALID, reason)
+    found = torch.empty((4, channels), dtype=torch.float32, device=x.device)
     return Normed(x, unfinished.weight, *found.unbind())
 
 

@@ -13,11 +13,9 @@ import triton.language as tl
 
 from .norm import CHANNELS, FINISH, Normed, coefficients, finished, reduction, tile_of, tiles, total_of
 
+# Positions of a tile, of the pool and of its backward passes; each of them looks at several others. Found on an H200,
+# 2026-11-22.
 ROWS, SUMMED_ROWS, GRADIENT_ROWS = 8, 32, 16
-"""Positions of a tile, of the pool and of its backward passes; each of them looks at several others.
-
-Found on an H200, 2026-11-22.
-"""
 
 
 class Extent(NamedTuple):
@@ -102,20 +100,8 @@ def _four(
         dy, dy_more, taken, image, oh + 1, ow, there, columns, inside, channels, out_height, out_width, FORKED
     )
     across, across_at = _window(
-        dy,
-        dy_more,
-        taken,
-        image,
-        oh + 1,
-        ow + 1,
-        there,
-        columns,
-        inside,
-        channels,
-        out_height,
-        out_width,
-        FORKED,
-    )
+        dy, dy_more, taken, image, oh + 1, ow + 1, there, columns, inside, channels, out_height, out_width, FORKED
+    )  # fmt: skip
     first = tl.where(own_at == 4, own, 0.0)
     second = tl.where(own_at == 5, own, 0.0) + tl.where(right_at == 3, right, 0.0)
     third = tl.where(own_at == 7, own, 0.0) + tl.where(below_at == 1, below, 0.0)

@@ -43,10 +43,7 @@ def quarter_gradients(quarter: Any, weight: Any, dy: Any) -> tuple[Any, Any]:
     return dx, dw.to(weight.dtype)
 
 
-CHANNELS = 4
-
-PIXELS = 1024
-"""Of a tile."""
+CHANNELS, PIXELS = 4, 1024  # of a tile
 
 
 @triton.jit

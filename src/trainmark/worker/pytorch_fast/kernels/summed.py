@@ -24,8 +24,8 @@ class Geometry(NamedTuple):
     padding: tuple[int, int]
 
 
+# The largest tensor that cuDNN indexes with 32 bits; larger ones are processed in parts of the batch.
 MOST_ELEMENTS = (1 << 31) - 1
-"""The largest tensor that cuDNN indexes with 32 bits; larger ones are processed in parts of the batch."""
 
 REFUSALS = (RuntimeError, getattr(cudnn, "cudnnGraphNotSupportedError", RuntimeError))
 

@@ -13,11 +13,8 @@ import torch
 import triton
 import triton.language as tl
 
-BLOCK = 4096
-"""Elements of a program."""
-
-WIDTH = 16
-"""What the number of elements of a wide weight is a multiple of, so that it is read in wide words."""
+BLOCK = 4096  # elements of a program
+WIDTH = 16  # what the number of elements of a wide weight is a multiple of, so that it is read in wide words
 
 
 @triton.jit

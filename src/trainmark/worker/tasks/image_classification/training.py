@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ...core.facts import type_name
 from ...core.feed import Feed
 from ...core.folders import import_backend
 from ...core.place import Place
@@ -27,6 +28,9 @@ class ImageTraining(Training):
     task = TASK
     settings: ImageSettings
 
+    # Type and shape of the first output of the second convolution, whose input has been through the stem.
+    second: tuple[str, tuple[int, ...]] | None = None
+
     forms: Mapping[str, str] = {}  # the form of a loader's data set, where it is no folder of images
     destination: tuple[Any, ...] = ()  # what ``open_images`` takes besides: where its batches go
 
@@ -34,6 +38,10 @@ class ImageTraining(Training):
         loading = import_backend(settings.framework, "loading")
         feed: Feed = loading.open_images(settings, place, *self.destination)
         return feed
+
+    def note_second(self, _layer: Any, _inputs: Any, output: Any) -> None:
+        """Note ``second``: a forward hook of the second convolution."""
+        self.second = self.second or (type_name(output.dtype), tuple(output.shape))
 
     def network_input(self, _batch: Any) -> Any:
         """Return what the network gets of the images of a batch: numpy, (batch, 3, size, size), normalised."""
