@@ -349,7 +349,7 @@ overwritten, unpinned = [], []
 nvjpeg_loader.Slots.pin = lambda slots: None
 nvjpeg_loader.Slots.unpin = lambda slots: unpinned.append(1)
 class Slow:
-    def __init__(self, wanted, slots, decoder, leave_out):
+    def __init__(self, device, resample, slots, decoder, leave_out):
         self.slots = slots
     def make(self, parts):
         photos, files = nvjpeg_loader.unpack_parts(parts, self.slots)
@@ -362,7 +362,7 @@ class Slow:
 nvjpeg_loader.Maker = Slow
 def opened(batch, workers):
     settings = SimpleNamespace(batch_per_device=batch, seed=1, data={str(data)!r}, classes=10, loader_workers=workers)
-    return nvjpeg_loader.NvjpegFeed(settings, place_from({{}}), None, SimpleNamespace(hardware=True))
+    return nvjpeg_loader.NvjpegFeed(settings, place_from({{}}), None, None, SimpleNamespace(hardware=True))
 def batch_of(feed):
     made = feed.timed(feed._ready.get)
     if isinstance(made, RunError):

@@ -120,10 +120,7 @@ class PaddleMaskedTraining(MaskedTraining, PaddleLanguageTraining):
     settings: MaskedSettings
 
     def make_model(self) -> BertModel:
-        model = BertModel(self.settings.model, self.settings.recipe.dropout, self.settings.padded)
-        # Ranks drop different places: only dropout draws from here on.
-        paddle.seed(self.settings.seed + 1 + self.ranks.place.rank)
-        return model
+        return BertModel(self.settings.model, self.settings.recipe.dropout, self.settings.padded)
 
     def prepared(self, parts: int) -> tuple[Any, ...]:
         """Return the batch with its weights as ``MaskedTraining`` says."""

@@ -63,11 +63,9 @@ class PaddleClickTraining(ClickTraining, ProductTraining):
     model: WideDeepModel
 
     def build(self) -> None:
-        settings = self.settings
-        assert isinstance(settings.description, WideDeep)
-        model = WideDeepModel(settings.description, settings.recipe.dropout)
-        # Ranks drop different places: only dropout draws from here on.
-        paddle.seed(settings.seed + 1 + self.ranks.place.rank)
+        description = self.settings.description
+        assert isinstance(description, WideDeep)
+        model = WideDeepModel(description, self.settings.recipe.dropout)
         self._gradient: Any = None
         self.train_model(model)
         self._hooks.append(model.deep.weight.register_hook(self._note_gradient))

@@ -15,12 +15,11 @@ from ..backends.pytorch.backend import ProductTraining
 from ..backends.pytorch.collectives import Exchange
 from ..core.backend import Observation
 from ..core.facts import ObservedConfig, assert_parameters, count_parameters
-from ..core.optimizers import Moments
 from ..core.outcomes import INVALID, RunError
 from ..core.settings import LAMB
 from ..pytorch_fast import attention, packed_attention
 from ..pytorch_fast.compilers import COMPILED_FUSED, captures
-from ..pytorch_fast.optimizers import adaptive, moments, steps_taken
+from ..pytorch_fast.optimizers import adaptive
 from ..pytorch_fast.scaled_linear import scale_products, set_plain
 from ..pytorch_fast.sharding import Sharded, check_sharding, compile_blocks, shard, unshard
 from ..tasks.causal_lm.architectures import ARCHITECTURES, Llama
@@ -146,12 +145,6 @@ class PyTorchLanguageTraining(ProductTraining, LanguageTraining):
 
     def first_part(self, batch: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(array[: self.settings.part] for array in batch)
-
-    def steps_taken(self) -> int:
-        return steps_taken(self.optimizer)
-
-    def read_moments(self) -> Moments | None:
-        return moments(self.optimizer, self.named_tensors(), self.sample_rows)
 
     def sampled_weights(self) -> dict[str, Any]:
         return self.sample_rows(self.named_tensors())

@@ -150,8 +150,6 @@ class PyTorchMaskedTraining(MaskedTraining, PyTorchLanguageTraining):
         model = build_model(self.settings.model, self.settings.recipe.dropout, self.settings.padded)
         if self._device.type == "cuda":
             model.words.even = EVEN
-        # Ranks drop different places: what is drawn from here on is dropout's alone.
-        torch.manual_seed(self.settings.seed + 1 + self.ranks.place.rank)
         return model
 
     def prepared(self, parts: int) -> tuple[Any, ...]:

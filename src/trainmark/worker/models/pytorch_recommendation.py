@@ -10,10 +10,9 @@ from torch.nn import functional
 from ..backends.pytorch.backend import NamedModel, ProductTraining
 from ..backends.pytorch.collectives import DDP
 from ..core.facts import ObservedConfig, assert_parameters, count_parameters
-from ..core.optimizers import Moments
 from ..core.outcomes import UNSUPPORTED, RunError
 from ..core.settings import NATIVE, AdamRecipe
-from ..pytorch_fast.optimizers import LazyAdam, adaptive, moments, sgd, steps_taken
+from ..pytorch_fast.optimizers import LazyAdam, adaptive, sgd
 from ..tasks.recommendation.architectures import (
     DEEP,
     TABLE_LIMIT,
@@ -161,8 +160,6 @@ class PyTorchClickTraining(ClickTraining, ProductTraining):
         with self._device:
             model = build(settings.description, settings.recipe.dropout, sparse)
         model.to(getattr(torch, self.precision.weights))
-        # Ranks drop different places: what is drawn from here on is dropout's alone.
-        torch.manual_seed(settings.seed + 1 + self.ranks.place.rank)
         self._gradient: Any = None
         self.observe_first(model, {}, model.table.weight.register_hook(self._see_gradient))
         recipe, tensors = settings.recipe, list(model.named_tensors().values())
@@ -181,13 +178,6 @@ class PyTorchClickTraining(ClickTraining, ProductTraining):
         (_, shape), table = self.first_product(), self.model.table.weight
         gradients = SPARSE_GRADIENTS if self._gradient else DENSE_GRADIENTS
         return self.config_of(table, shape[0], self.axes(table.shape, gradients))
-
-    def steps_taken(self) -> int | None:
-        """Return how many steps the optimizer has counted; SGD counts none."""
-        return steps_taken(self.optimizer) if isinstance(self.settings.recipe, AdamRecipe) else None
-
-    def read_moments(self) -> Moments | None:
-        return moments(self.optimizer, self.named_tensors())
 
     def read_batch(self) -> tuple[Any, ...]:
         """Return the batch at hand in its own types: FP32 has no room for the numbers of all rows."""

@@ -65,10 +65,7 @@ class TensorFlowMaskedTraining(MaskedTraining, TensorFlowLanguageTraining):
     settings: MaskedSettings
 
     def make_model(self, compute: str) -> BertModel:
-        model = BertModel(self.settings.model, compute, self.settings.recipe.dropout, self.settings.padded)
-        # Ranks drop different places: only dropout draws from here on.
-        tf.random.set_seed(self.settings.seed + 1 + self.ranks.place.rank)
-        return model
+        return BertModel(self.settings.model, compute, self.settings.recipe.dropout, self.settings.padded)
 
     def prepared(self, batch: tuple[Any, ...], parts: int, alone: bool) -> tuple[Any, ...]:
         """Return the batch with its weights as ``MaskedTraining`` says."""

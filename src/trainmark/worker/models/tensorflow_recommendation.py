@@ -59,10 +59,7 @@ class TensorFlowClickTraining(ProductTraining, ClickTraining):
         description, dropout = settings.description, settings.recipe.dropout
         assert isinstance(description, WideDeep)
         model = WideDeepModel(description, self.precision.compute, dropout)
-        # Ranks drop different places: only dropout draws from here on.
-        tf.random.set_seed(settings.seed + 1 + self.ranks.place.rank)
-        decays = settings.recipe.weight_decay > 0
-        self.train_model(model, lambda _name: decays)
+        self.train_model(model, lambda _name: settings.recipe.weight_decay > 0)
 
     def readers(self) -> Mapping[str, Callable[[str, int], Any]]:
         from ..backends.tensorflow.loading import CLICK_READERS

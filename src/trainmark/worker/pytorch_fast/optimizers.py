@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 
-from ..backends.pytorch.backend import read
 from ..core.optimizers import Moments
 from ..core.settings import ADAM, LAMB, AdamRecipe, Recipe
 
@@ -138,11 +137,10 @@ class Lamb(torch.optim.Optimizer):
         torch._foreach_sub_(weights, directions)
 
 
-def moments(
-    optimizer: torch.optim.Optimizer,
-    tensors: Mapping[str, Any],
-    read: Callable[[Mapping[str, Any]], dict[str, Any]] = read,
-) -> Moments | None:
+Read = Callable[[Mapping[str, Any]], dict[str, Any]]
+
+
+def moments(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Any], read: Read) -> Moments | None:
     """Return what AdamW keeps of the parameters ``tensors``, as ``read`` returns it; None before its first step."""
     states = {name: optimizer.state.get(tensor) for name, tensor in tensors.items()}
     if not all(states.values()):

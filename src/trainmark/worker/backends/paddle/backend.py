@@ -389,6 +389,8 @@ class ProductTraining(PaddleTraining, NamedProductTraining):
 
     def train_model(self, model: ProductModel, layers: Mapping[str, nn.Layer] = MappingProxyType({})) -> None:
         """Observe the first product and other ``layers`` of the model, and take it over."""
+        # Ranks drop different places: only dropout draws from here on.
+        paddle.seed(self.settings.seed + 1 + self.ranks.place.rank)
         self.model = model
         self.first = {}
         product = next(iter(model.named_products().items()))

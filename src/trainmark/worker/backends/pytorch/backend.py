@@ -16,12 +16,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ...core.backend import Observation, hooked, repeated
 from ...core.choices import find_precision, refuse_gaps, require_version
 from ...core.facts import PROCESS, Facts, count_parameters, cpu_name, type_name
+from ...core.optimizers import Moments
 from ...core.place import Place
 from ...core.precision import Precision, require_capability
-from ...core.settings import NATIVE, Settings
+from ...core.settings import NATIVE, AdamRecipe, Settings
 from ...core.training import NONE, Training
 from ...core.window import EventTimers
 from ...pytorch_fast import compilers
+from ...pytorch_fast.optimizers import moments, steps_taken
 from ...pytorch_fast.scaled_linear import OPERAND, operand_type, products_in_fp8
 from ...tasks.products import (
     NamedProducts,
@@ -461,6 +463,8 @@ class ProductTraining(PyTorchTraining, NamedProductTraining):
 
     def observe_first(self, model: NamedModel, layers: Mapping[str, nn.Module], *hooks: Any) -> None:
         """Observe the first product of a model and other ``layers`` by name; the hooks stay if it is compiled."""
+        # Ranks drop different places: what is drawn from here on is dropout's alone.
+        torch.manual_seed(self.settings.seed + 1 + self.ranks.place.rank)
         self._results: dict[str, tuple[Any, Any]] = {}
         product = next(iter(model.named_products().items()))
         self._hooks = [
@@ -508,6 +512,13 @@ class ProductTraining(PyTorchTraining, NamedProductTraining):
         with noting(self.model, note):
             step()
         return ObservedLayers(types, inputs[0] if inputs else None)
+
+    def steps_taken(self) -> int | None:
+        """Return how many steps the optimizer has counted; SGD counts none."""
+        return steps_taken(self.optimizer) if isinstance(self.settings.recipe, AdamRecipe) else None
+
+    def read_moments(self) -> Moments | None:
+        return moments(self.optimizer, self.named_tensors(), self.sample_rows)
 
     def observe(self) -> Observation:
         found: list[ObservedProduct] = []

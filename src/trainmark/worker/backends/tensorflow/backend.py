@@ -468,6 +468,8 @@ class ProductTraining(TensorFlowTraining, NamedProductTraining):
 
     def train_model(self, model: NamedModel, decays: Callable[[str], bool]) -> None:
         """Take the model over; its products are observed in the first step, in a graph while it is traced."""
+        # Ranks drop different places: only dropout draws from here on.
+        tf.random.set_seed(self.settings.seed + 1 + self.ranks.place.rank)
         self._observing = False
         self.first = {}
         self.take_over(model, model.tensors, decays)

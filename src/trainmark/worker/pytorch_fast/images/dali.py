@@ -5,7 +5,6 @@ the GPU, whose JPEG engines decode a part of the pictures. DALI draws its own ra
 same distribution as the other loaders', but are not the same.
 """
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -78,34 +77,26 @@ def _feed(source: Source, settings: ImageSettings, place: Place, device: Any, dt
     on_gpu = settings.loader in ON_GPU
     if on_gpu:
         require_gpu(settings, device)
-    make = _pipeline(settings, place, device.index if on_gpu else None, source, dtype)
-    batches = Batches(make, source, settings)
-    decoder, threads = "dali, mixed" if on_gpu else "dali", max(1, settings.loader_workers)
+    threads, decoder = max(1, settings.loader_workers), "dali, mixed" if on_gpu else "dali"
+
+    @pipeline_def(
+        batch_size=settings.batch_per_device,
+        num_threads=threads,
+        device_id=device.index if on_gpu else None,
+        seed=settings.seed + place.rank,
+        prefetch_queue_depth=PREFETCH_BATCHES,
+    )
+    def pipeline() -> tuple[Any, ...]:
+        files, labels = source.read()
+        pictures = _pictures(files, settings, dtype, on_gpu)
+        return (pictures, labels, *_ends(files), fn.get_property(files, key="source_info"))
+
+    batches = Batches(pipeline, source, settings)
     loader = Loader(batches.images, decoder, AHEAD, None, threads)
     if on_gpu:
         return LoadedFeed(iter(batches), partial(_placed, settings.layout, device, dtype), loader)
     ready = to_device(device, Normalise(device, dtype, settings.layout))
     return LoadedFeed((_retained(batch, device) for batch in batches), ready, loader)
-
-
-def _pipeline(
-    settings: ImageSettings, place: Place, gpu: int | None, source: Source, dtype: Any
-) -> Callable[[], Any]:
-    """Return a builder of the source's pipeline; its outputs are ``_pictures``, labels, file ends, names."""
-
-    @pipeline_def(
-        batch_size=settings.batch_per_device,
-        num_threads=max(1, settings.loader_workers),
-        device_id=gpu,
-        seed=settings.seed + place.rank,
-        prefetch_queue_depth=PREFETCH_BATCHES,
-    )
-    def build() -> tuple[Any, ...]:
-        files, labels = source.read()
-        pictures = _pictures(files, settings, dtype, gpu is not None)
-        return (pictures, labels, *_ends(files), fn.get_property(files, key="source_info"))
-
-    return build
 
 
 def _pictures(files: Any, settings: ImageSettings, dtype: Any, on_gpu: bool) -> Any:

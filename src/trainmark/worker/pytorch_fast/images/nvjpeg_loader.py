@@ -8,7 +8,8 @@ import contextlib
 import mmap
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -225,25 +226,19 @@ def unpack_parts(parts: list[Part], slots: Slots) -> tuple[list[Photo], list[Any
     return photos, files
 
 
-class Wanted(NamedTuple):
-    """The form of the batches: pictures of ``size`` by ``size`` in ``dtype``, on ``device``."""
-
-    size: int
-    dtype: Any
-    nhwc: bool
-    device: Any
+LeaveOut = Callable[[Photo, str], None]  # is told of each picture that cannot be decoded, and why
+Resample = Callable[[list[Any], Sequence[Sequence[int]]], Any]  # ``resampled``, for the form of the batches
 
 
 class Maker:
     """Makes one batch at a time, on a stream of its own."""
 
     def __init__(
-        self, wanted: Wanted, slots: Slots, decoder: Decoder, leave_out: Callable[[Photo, str], None]
+        self, device: Any, resample: Resample, slots: Slots, decoder: Decoder, leave_out: LeaveOut
     ) -> None:
-        """Take the decoder; ``leave_out`` is told of each picture that cannot be decoded, and why."""
-        self._wanted, self._device, self._slots = wanted, wanted.device, slots
+        self._device, self._resample, self._slots = device, resample, slots
         self._decoder, self._leave_out = decoder, leave_out
-        self._stream = torch.cuda.Stream(wanted.device)
+        self._stream = torch.cuda.Stream(device)
 
     def make(self, parts: list[Part]) -> Batch:
         """Return images and labels that are there, for any stream; what the parts lie in is not needed any longer."""
@@ -262,8 +257,6 @@ class Maker:
 
     def _make(self, parts: list[Part]) -> Batch:
         """Return images and labels, from decoded to normalised without leaving the device."""
-        from ..kernels.resample import resampled
-
         photos, files = unpack_parts(parts, self._slots)
         decoded = self._decode(photos, files)
         # Top, left, height and width of what is trained on, and whether it is mirrored.
@@ -276,8 +269,7 @@ class Maker:
         images = [black if image is None else image for image in decoded]
         labels = torch.tensor([photo.label for photo in photos]).pin_memory()
         labels = labels.to(self._device, non_blocking=True)
-        size, dtype, nhwc, _ = self._wanted
-        return resampled(images, crops, size, dtype, nhwc), labels
+        return self._resample(images, crops), labels
 
     def _decode(self, photos: list[Photo], files: list[Any]) -> list[Any]:
         """Return the pictures as bytes (3, height, width) on the device; None for one that cannot be decoded.
@@ -344,14 +336,19 @@ def open_nvjpeg(settings: ImageSettings, place: Place, device: Any, dtype: Any) 
         decoder = Decoder(device, settings.loader_workers)
     except OSError as error:
         raise RunError(UNSUPPORTED, f"the loader nvjpeg: {error}") from error
-    wanted = Wanted(settings.image_size, dtype, settings.layout == "nhwc", device)
-    return NvjpegFeed(settings, place, wanted, decoder)
+    from ..kernels.resample import resampled
+
+    nhwc = settings.layout == "nhwc"
+    resample = partial(resampled, size=settings.image_size, dtype=dtype, nhwc=nhwc)
+    return NvjpegFeed(settings, place, device, resample, decoder)
 
 
 class NvjpegFeed(Feed):
     """A thread that makes batches, and a short queue of them."""
 
-    def __init__(self, settings: ImageSettings, place: Place, wanted: Wanted, decoder: Decoder) -> None:
+    def __init__(
+        self, settings: ImageSettings, place: Place, device: Any, resample: Resample, decoder: Decoder
+    ) -> None:
         self._images: ImageList = read_images(settings.data, settings.classes)
         self.epoch_samples = len(self._images.paths)
         share = in_parts(settings.batch_per_device, settings.loader_workers, ahead=READ_AHEAD)
@@ -366,7 +363,7 @@ class NvjpegFeed(Feed):
         self.decoder = f"nvjpeg, engines; {by_host:.0%} by the host" if decoder.hardware else "nvjpeg"
         self._slots, batches = read_in_processes(self._images, settings, place, share, by_host)
         self._slots.pin()
-        self._maker = Maker(wanted, self._slots, decoder, self._leave_out)
+        self._maker = Maker(device, resample, self._slots, decoder, self._leave_out)
         self._ready: queue.Queue[Any] = queue.Queue(READY)
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._fill, args=(batches,), name="nvjpeg", daemon=True)

@@ -4,6 +4,7 @@ cuDNN has such kernels (``genstats`` in the epilogue) for FP16, available throug
 ``nvidia-cudnn-frontend``. The backward pass is torch's own.
 """
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import cudnn
@@ -30,23 +31,22 @@ MOST_ELEMENTS = (1 << 31) - 1
 REFUSALS = (RuntimeError, getattr(cudnn, "cudnnGraphNotSupportedError", RuntimeError))
 
 
+@cache
 def _plan(geometry: Geometry) -> "_Plan":
-    """Return the cached plan; raise ``RunError`` (unsupported) if cuDNN has none for this GPU and shape."""
-    if geometry not in _plans:
-        try:
-            _plans[geometry] = _Plan(geometry)
-        except REFUSALS as error:
-            if OUT_OF_MEMORY.search(str(error)):
-                raise
-            reason = str(error).strip().splitlines()
-            raise RunError(
-                UNSUPPORTED,
-                f"cuDNN {torch.backends.cudnn.version()} (nvidia-cudnn-frontend {cudnn.__version__}) has no FP16"
-                f" convolution with sums in its epilogue on {torch.cuda.get_device_name(geometry.device)}"
-                f" for images {geometry.images} and weight {geometry.weight}, stride {geometry.stride}:"
-                f" {reason[0] if reason else type(error).__name__}; use the compiler fused",
-            ) from error
-    return _plans[geometry]
+    """Return the plan; raise ``RunError`` (unsupported) if cuDNN has none for this GPU and shape."""
+    try:
+        return _Plan(geometry)
+    except REFUSALS as error:
+        if OUT_OF_MEMORY.search(str(error)):
+            raise
+        reason = str(error).strip().splitlines()
+        raise RunError(
+            UNSUPPORTED,
+            f"cuDNN {torch.backends.cudnn.version()} (nvidia-cudnn-frontend {cudnn.__version__}) has no FP16"
+            f" convolution with sums in its epilogue on {torch.cuda.get_device_name(geometry.device)}"
+            f" for images {geometry.images} and weight {geometry.weight}, stride {geometry.stride}:"
+            f" {reason[0] if reason else type(error).__name__}; use the compiler fused",
+        ) from error
 
 
 class _Plan:
@@ -89,14 +89,9 @@ class _Plan:
         self._graph.execute(tensors, workspace, handle=self._handle)
 
 
-_plans: dict[Geometry, _Plan] = {}
-_handles: dict[Any, Any] = {}
-
-
-def _handle(device: Any) -> Any:
-    if device not in _handles:
-        _handles[device] = cudnn.create_handle()
-    return _handles[device]
+@cache
+def _handle(_device: Any) -> Any:
+    return cudnn.create_handle()
 
 
 def _channels_last(size: tuple[int, ...]) -> "list[int]":
@@ -119,7 +114,8 @@ class Summed(Function):
         assert x.is_contiguous(memory_format=torch.channels_last), x.stride()
         assert weight.is_contiguous(memory_format=torch.channels_last), weight.stride()
         geometry = Geometry(x.device, tuple(x.shape), tuple(weight.shape), stride, padding)
-        edges = [(side + 2 * pad - kernel) // step + 1 for side, kernel, step, pad in _sides(geometry)]
+        sides = zip(x.shape[2:], weight.shape[2:], stride, padding)
+        edges = [(side + 2 * pad - kernel) // step + 1 for side, kernel, step, pad in sides]
         y = torch.empty((x.shape[0], *edges, weight.shape[0]), dtype=x.dtype, device=x.device).permute(
             0, 3, 1, 2
         )
@@ -146,7 +142,3 @@ class Summed(Function):
             dy, x, weight, None, ctx.geometry.stride, ctx.geometry.padding, [1, 1], False, [0, 0], 1, needed
         )
         return dx, dw, None, None, None
-
-
-def _sides(geometry: Geometry) -> "list[tuple[int, int, int, int]]":
-    return list(zip(geometry.images[2:], geometry.weight[2:], geometry.stride, geometry.padding))

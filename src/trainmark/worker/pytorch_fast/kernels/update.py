@@ -166,9 +166,9 @@ class Table:
 
     def read_always(self, gradients: Sequence[Any]) -> None:
         """Read these gradients from now on, which stay where they are: as autograd has them, or all in 16 bits."""
-        types = {gradient.dtype for gradient in gradients}
+        types = [gradient.dtype for gradient in gradients]
         if torch.float32 not in types:
-            self._types = [gradient.dtype for gradient in gradients]
+            self._types = types
         self.look_at(self.addresses(gradients))
 
     def addresses(self, gradients: Sequence[Any]) -> Any:
