@@ -31,7 +31,6 @@ HE_FAN_IN = mx.init.MSRAPrelu(factor_type="in", slope=0)
 
 
 def _unit(description: Convolution, layout: str, relu: bool = True) -> nn.HybridSequential:
-    """Return a convolution with its batch norm, and a ReLU if requested."""
     # Of the layer's parameters in MXNet's flat dictionary.
     prefix = description.name.replace(".", "_") + "_"
     unit = nn.HybridSequential(prefix=prefix)

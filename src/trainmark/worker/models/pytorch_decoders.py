@@ -299,7 +299,6 @@ class LlamaModel(Decoder):
     angles: Any
 
     def __init__(self, model: Llama, length: int) -> None:
-        """Build it with fresh weights, for sequences of up to ``length`` tokens."""
         super().__init__(model, LlamaNorm, LlamaMlp)
         turns = torch.tensor(model.rotation.frequencies(model.head // 2), dtype=torch.float64)
         angles = torch.outer(torch.arange(length, dtype=torch.float64), turns).repeat(1, 2)

@@ -161,9 +161,7 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
         if settings.compiler != FUSED_CUDNN:
             # Nothing has summed up what a norm is to fold.
             self._stages -= {FOLDED}
-        self._narrow = self._narrow_optimizer(model)
-        decays = observing.decay_groups(model, nn.BatchNorm2d, settings.recipe)
-        self.take_over(model, self._narrow or sgd(decays, settings.recipe))
+        self.take_over(model, self._optimizer(model))
         if self._narrow is not None and self.ranks.backend is not None:
             # The weights are rank 0's by now.
             self._narrow.renew()
@@ -171,20 +169,21 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
             self._sent = self.exchange.sent(self._narrow.leaves)
             self._narrow.read_always(self._sent.views)
 
-    def _narrow_optimizer(self, model: nn.Module) -> torch.optim.Optimizer | None:
-        """Return SGD that reads gradients in 16 bits: of copies of the weights, or as they travelled."""
+    def _optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
+        """Return SGD; where it can, it reads gradients in 16 bits: of copies of the weights, or as they travelled."""
+        decays = observing.decay_groups(model, nn.BatchNorm2d, self.settings.recipe)
         recipe, fused = self.settings.recipe, self.settings.compiler in FUSED
         narrow_travel = self.ranks.backend == "nccl" and self.settings.gradients == FLAT_16
         able = self.precision.mixed and recipe.momentum and (fused or (narrow_travel and has_triton()))
         if UPDATE not in self._stages or not able:
             self._stages -= {UPDATE}
-            return None
+            return sgd(decays, recipe)
         from ..pytorch_fast.half_grad_sgd import FusedCheckScaler, HalfGradSGD
 
         narrow = [module.weight for module in model.narrowed] if fused else []
         self.scaler_kind = FusedCheckScaler
-        decays = observing.decay_groups(model, nn.BatchNorm2d, recipe)
-        return HalfGradSGD(decays, recipe, narrow, self._compute)
+        self._narrow = HalfGradSGD(decays, recipe, narrow, self._compute)
+        return self._narrow
 
     def _whole_step(self, batch: tuple[Any, ...]) -> Any:
         """Do the step; where weights have copies in 16 bits, with those."""
@@ -218,7 +217,6 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
         return facts._replace(optimizer="SGD", others={**facts.others, "stages": sorted(self._stages)})
 
     def _forward(self) -> tuple[Any, Any]:
-        """Return logits and loss of the batch at hand."""
         images, labels = self.batch
         with self.autocast:
             # In FP32: a logarithm of FP16 sums is what loss scaling cannot mend.

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -63,7 +64,13 @@ def measured(shape: Shape, kind: Any, device: Any) -> dict[str, float]:
     found: dict[str, float] = {}
     # cuDNN may not take this shape, or have no memory for it: then it is not chosen.
     with attempt(device):
-        once, busy = _passes(shape, kind, device), torch.ones(SIZE, SIZE, device=device, dtype=kind)
+        how: dict[str, Any] = {"is_causal": shape.causal, "dropout_p": shape.dropout}
+        if shape.shared_heads != shape.heads:
+            how["enable_gqa"] = True
+        if shape.mask:
+            how["attn_mask"] = torch.ones(shape.batch, 1, 1, shape.length, dtype=torch.bool, device=device)
+        once = passes(shape, kind, device, partial(attend, cudnn=False, **how))
+        busy = torch.ones(SIZE, SIZE, device=device, dtype=kind)
         kernels = {TORCH: None, CUDNN: [SDPBackend.CUDNN_ATTENTION]}
         found |= {name: milliseconds(once, backends, busy) for name, backends in kernels.items()}
     return found
@@ -85,23 +92,10 @@ def is_faster(milliseconds: Mapping[str, float]) -> bool:
     return bool(milliseconds) and milliseconds[CUDNN] < FASTER * milliseconds[TORCH]
 
 
-def _passes(shape: Shape, kind: Any, device: Any) -> Callable[[], None]:
-    parts, outcome = drawn(shape, kind, device)
-    how: dict[str, Any] = {"is_causal": shape.causal, "dropout_p": shape.dropout}
-    if shape.shared_heads != shape.heads:
-        how["enable_gqa"] = True
-    if shape.mask:
-        how["attn_mask"] = torch.ones(shape.batch, 1, 1, shape.length, dtype=torch.bool, device=device)
-
-    def once() -> None:
-        found = functional.scaled_dot_product_attention(*parts, **how)
-        torch.autograd.grad(found, parts, outcome)
-
-    return once
-
-
-def drawn(shape: Shape, kind: Any, device: Any) -> tuple[list[Any], Any]:
-    """Return random queries, keys and values, as of one product, and a gradient of what attention gives of them."""
+def passes(
+    shape: Shape, kind: Any, device: Any, attention: Callable[[list[Any]], Any]
+) -> Callable[[], tuple[Any, ...]]:
+    """Return a pass of random queries, keys and values, as of one product, to attention's result and gradients."""
     own, shared = shape.heads * shape.head, shape.shared_heads * shape.head
     qkv = torch.randn(shape.batch, shape.length, own + 2 * shared, device=device, dtype=kind)
     parts = [
@@ -109,7 +103,12 @@ def drawn(shape: Shape, kind: Any, device: Any) -> tuple[list[Any], Any]:
         for part in qkv.split((own, shared, shared), dim=2)
     ]
     outcome = torch.randn(shape.batch, shape.length, shape.heads, shape.head, device=device, dtype=kind)
-    return parts, outcome.transpose(1, 2)
+
+    def once() -> tuple[Any, ...]:
+        found = attention(parts)
+        return found, *torch.autograd.grad(found, parts, outcome.transpose(1, 2))
+
+    return once
 
 
 def milliseconds(once: Callable[[], Any], backends: list[Any] | None, busy: Any) -> float:

@@ -6,11 +6,12 @@ the mask.
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import torch
 
-from .attention import SIZE, Shape, attempt, attend, drawn, milliseconds
+from .attention import SIZE, Shape, attempt, attend, milliseconds, passes
 
 MASK, VARLEN = "mask", "varlen"
 
@@ -108,12 +109,6 @@ def _agrees(shape: Shape, documents: Any, kind: Any, device: Any) -> bool:
 
 
 def _passes(shape: Shape, documents: Any, kind: Any, device: Any, varlen: bool) -> Callable[[], Any]:
-    parts, outcome = drawn(shape, kind, device)
     documents = documents[: shape.batch, : shape.length]
     borders = ends_of(starts_of(documents)[0], most_of(documents)) if varlen else mask_of(documents)
-
-    def once() -> tuple[Any, ...]:
-        found = attend_within(parts, borders, varlen)
-        return found, *torch.autograd.grad(found, parts, outcome)
-
-    return once
+    return passes(shape, kind, device, partial(attend_within, borders=borders, varlen=varlen))

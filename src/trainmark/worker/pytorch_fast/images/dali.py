@@ -73,7 +73,6 @@ def _share(place: Place) -> dict[str, Any]:
 
 
 def _feed(source: Source, settings: ImageSettings, place: Place, device: Any, dtype: Any) -> Feed:
-    """Return the feed of the batches that a pipeline makes from a source."""
     on_gpu = settings.loader in ON_GPU
     if on_gpu:
         require_gpu(settings, device)

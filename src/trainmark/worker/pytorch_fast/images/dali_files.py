@@ -154,7 +154,6 @@ class UnreadableError(RuntimeError):
     """A file that DALI reads over."""
 
     def __init__(self, path: str, why: str) -> None:
-        """Take its name, as DALI says it, and what is wrong with it."""
         super().__init__(f"{path} cannot be decoded: {why}")
         self.path, self.why = path, why
 

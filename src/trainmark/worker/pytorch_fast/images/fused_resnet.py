@@ -200,7 +200,6 @@ class NormPool(nn.BatchNorm2d):
 
 
 def _sums(x: Any) -> Any | None:
-    """Return the sums of a convolution's output, where it has made them."""
     return getattr(x, "sums", None)
 
 
