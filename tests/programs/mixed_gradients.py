@@ -30,21 +30,17 @@ def main() -> None:
     def whole(high: int, *shape: int) -> Any:
         return random.integers(high, size=shape).astype(np.int32)
 
-    def loss_of(training: Any, description: Any, **settings: Any) -> Any:
-        """Return the loss of a class's training of a model in a precision, which nobody observes."""
-        recipe = SimpleNamespace(dropout=0.0)
-
-        def in_precision(precision: Any) -> Any:
-            own = SimpleNamespace(
-                description=description,
-                precision=precision,
-                kernel="xla",
-                settings=SimpleNamespace(recipe=recipe, **settings),
-                _trace=lambda *_: None,
-            )
-            return partial(training.loss_of, own)
-
-        return in_precision
+    def trained(training: Any, description: Any, precision: str, settings: Any) -> Any:
+        """Return what a class of trainings reads of one in a precision, which nobody observes."""
+        return SimpleNamespace(
+            description=description,
+            precision=precisions[precision],
+            draw=training.draw,
+            GENERATOR=training.GENERATOR,
+            kernel="xla",
+            settings=SimpleNamespace(seed=1, recipe=SimpleNamespace(dropout=0.0), **settings),
+            _trace=lambda *_: None,
+        )
 
     bert = part("tasks.masked_lm.architectures").ARCHITECTURES["bert_tiny"]
     gpt = part("tasks.causal_lm.architectures").ARCHITECTURES["gpt2_tiny"]
@@ -53,8 +49,6 @@ def main() -> None:
     masked, causal, rows = (
         part(f"models.jax_{name}") for name in ("masked_lm", "causal_lm", "recommendation")
     )
-
-    states = part("backends.jax.backend")
 
     def key(**named: str) -> Any:
         return {masked.KEY: jax.random.key_data(jax.random.key(0, **named))}
@@ -74,34 +68,35 @@ def main() -> None:
     clicked = (dense, whole(1000, CLICKS, 26), whole(1000, CLICKS, 2), np.zeros(CLICKS, np.float32))
     models: Any = {
         "bert": (
-            masked,
+            masked.JaxMaskedTraining,
             bert,
-            loss_of(masked.JaxMaskedTraining, bert, padded=False),
+            {"padded": False},
             key(impl=masked.RANDOM),
             sequences,
         ),
         "gpt": (
-            causal,
+            causal.JaxLanguageTraining,
             gpt,
-            loss_of(causal.JaxLanguageTraining, gpt),
+            {},
             {},
             (whole(gpt.vocabulary, BATCH, length + 1),),
         ),
         "llama": (
-            causal,
+            causal.JaxLanguageTraining,
             llama,
-            loss_of(causal.JaxLanguageTraining, llama),
+            {},
             {},
             (whole(llama.vocabulary, BATCH, length + 1),),
         ),
-        "wide_deep": (rows, clicks, loss_of(rows.JaxClickTraining, clicks), key(), clicked),
+        "wide_deep": (rows.JaxClickTraining, clicks, {}, key(), clicked),
     }
     told = {}
-    for model, (module, description, loss_in, kept, batch) in models.items():
-        params = states.draw_weights(description, 1, np.float32, module.draw)
+    for model, (training, description, settings, kept, batch) in models.items():
+        half, full = (trained(training, description, name, settings) for name in ("amp-bf16", "fp32"))
+        params, _ = training.fresh(full)
         found, real = (
-            jax.jit(jax.grad(loss_in(precisions[name]), has_aux=True))(params, kept, batch)[0]
-            for name in ("amp-bf16", "fp32")
+            jax.jit(jax.grad(partial(training.loss_of, own), has_aux=True))(params, kept, batch)[0]
+            for own in (half, full)
         )
         told[model] = {
             name: float(np.linalg.norm(found[name] - real[name]) / max(np.linalg.norm(real[name]), 1e-30))
