@@ -37,6 +37,7 @@ EXCEPTIONS = {
     "cli/parse.py": "--layout says how a tree of logs is laid out",
     "measure/rules/tree.py": "the same flag, in the error that names it",
     "logs/guess/families.py": "what unknown programs print after a rate",
+    "measure/rules/units.py": "what published tables call their units",
     "cli/data.py": "the place where the commands of kinds are listed",
     "worker/gaps.json": "the unsupported combinations of every task's axes, in one table",
     "worker/cards.yaml": "the loaders of every task's data, in one table",

@@ -16,10 +16,9 @@ from trainmark.logs import Facts, ParsedLog, Problem, Severity, Status
 from trainmark.logs.events import RunEvents
 from trainmark.logs.format import Format
 from trainmark.logs.guess.families import Guess
+from trainmark.logs.guess.not_guessed import find_other_batches, find_untimed
 from trainmark.logs.guess.reading import (
     IN_EXPLAIN,
-    find_other_batches,
-    find_untimed,
     propose_for,
     proposed_format,
     read_guessed,

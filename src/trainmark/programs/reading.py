@@ -277,7 +277,8 @@ def may_be_guessed(parsed: ParsedLog) -> bool:
 
 def _guessed(parsed: ParsedLog, path: str | Path, given: Facts | None) -> ParsedLog:
     """Return the log of an unknown program by a proposed format; unchanged if it can be read only once."""
-    from trainmark.logs.guess.reading import explain_unknown, read_guessed
+    from trainmark.logs.guess.not_guessed import explain_unknown
+    from trainmark.logs.guess.reading import read_guessed
 
     if not Path(path).is_file():
         return parsed
@@ -321,7 +322,8 @@ def read_stream(
         copy = recording.replay()
         if copy is None or not may_be_guessed(parsed):
             return parsed
-        from trainmark.logs.guess.reading import explain_unknown, read_guessed
+        from trainmark.logs.guess.not_guessed import explain_unknown
+        from trainmark.logs.guess.reading import read_guessed
 
         return read_guessed(parsed, copy, given) or explain_unknown(parsed, copy)
     finally:

@@ -14,9 +14,11 @@ from trainmark.logs.guess.families import (
     duration_s,
     meaning_of,
 )
-from trainmark.logs.guess.other_work import is_training, may_train
+from trainmark.logs.guess.line_fields import is_training, may_train
 from trainmark.logs.lines.fields import STAMP, stamps
 
+BAR_MARKS = (b"%|", b"/step")
+"""One of these is in the text of each bar."""
 _BAR = re.compile(
     rb"^(?P<service>[\w.-]{1,40} +\| )?(?P<stamp>"
     + STAMP

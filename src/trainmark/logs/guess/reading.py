@@ -16,7 +16,7 @@ from trainmark import logs
 from trainmark.logs import Facts, ParsedLog, Problem, Status
 from trainmark.logs.description import build_format, parse_description
 from trainmark.logs.format import Format, GivenFormats
-from trainmark.logs.guess.bars import guess_bar, guess_last_bars
+from trainmark.logs.guess.bars import BAR_MARKS, guess_bar, guess_last_bars
 from trainmark.logs.guess.families import (
     BAR,
     LAPSE,
@@ -37,19 +37,17 @@ from trainmark.logs.guess.line_fields import (
     Fields,
     counts,
     counts_samples,
-    counts_without_time,
     find_fields,
     find_uncounted_fields,
     has_loss,
-    has_other_batches,
     has_rate,
-    has_speed_alone,
     is_of_a_total,
+    is_other_work,
+    names_other_work,
+    shown,
     units_behind,
     with_own_clock,
 )
-from trainmark.logs.guess.line_pattern import line_pattern
-from trainmark.logs.guess.other_work import is_other_work, names_other_work
 from trainmark.logs.guess.whose_rate import (
     CLOSE,
     DIFFERENT,
@@ -96,8 +94,6 @@ _BATCH = re.compile(rb"(?i)batch(?:[_-]?size)?['\"]?\s*[:= ]\s*(\d{1,9})\b")
 """How programs state the micro-batches of a step, and a batch."""
 _IS_BAR = re.compile(r"#%\|\|")
 """A progress bar in the text of a family, whose numbers are left out."""
-_SHOWN = 24
-"""Characters of a line's text that a sentence shows."""
 _FEWEST_UNCOUNTED = 8
 _LONG_S = 20.0
 """A time of a step without its unit that is longer may be in milliseconds."""
@@ -105,6 +101,14 @@ _POWERS_OF_A_BATCH = 32
 """Programs print after 10, 50 or 100 steps; a rise that this divides is one of samples, such as 10 batches of 64."""
 _FEWEST_OF_A_BATCH = 2
 _LEAST_BATCH = 16
+_BARE_BAR = "||"
+_LETTERS = r"(?:(?P<TIME_h>\d+) ?h,? ?)?(?P<TIME_m>\d+) ?m,? ?(?P<TIME_s>\d+) ?s(?=\W)"
+_LONGER = ("clock_m", "clock_h", "step_time_m", "step_time_h")
+_ANY_LAPSE = r"\d+ ?(?:ms|[dhms])(?:,? ?\d+ ?(?:ms|[dhms]))*"
+_ANY_DAYS = rf"(?:(?:\d+ days?, )?\d+:\d\d:\d\d|{_ANY_LAPSE})"
+"""A duration in letters, also one of a single unit, in the place of one of several."""
+_BEFORE = 24
+"""Characters of a line's text that a proposed pattern keeps before a number."""
 NAME = "guessed"
 
 
@@ -116,7 +120,7 @@ def guess_format(text: bytes) -> Guess | None:
     """
     known = list(map(with_own_clock, families(text)))
     trained = _lines_of_training(known)
-    bar = guess_bar(text, trained)
+    bar = guess_bar(text, trained) if any(mark in text for mark in BAR_MARKS) else None
     best: tuple[float, Guess] | None = None
     best_has_rate = False
     used: tuple[Family, Fields] | None = None
@@ -210,30 +214,6 @@ def _behind_bar(fields: Fields) -> Fields | None:
     return replace(fields, meant=meant)
 
 
-def find_misread(text: bytes) -> str | None:
-    """Return the beginning of lines whose numbers are read wrongly, and what to do about it; None without any."""
-    misread = (one for one in families(text) if one.misread and not is_other_work(one) and has_loss(one))
-    return next((f"'{_shown(one)}' have {one.misread}" for one in misread), None)
-
-
-def find_untimed(text: bytes) -> str | None:
-    """Return the beginning of the lines that count training steps without any time or speed; None if none does."""
-    untimed = (one for one in families(text) if not is_other_work(one) and counts_without_time(one))
-    return next(map(_shown, untimed), None)
-
-
-def find_other_batches(text: bytes) -> str | None:
-    """Return the beginning of lines that count steps of different batches, without a speed; None if none does."""
-    found = (one for one in families(text) if not is_other_work(one) and has_other_batches(one))
-    return next(map(_shown, found), None)
-
-
-def find_uncounted(text: bytes) -> str | None:
-    """Return the beginning of the lines of a training with a speed or a time, but no counter of steps; None if none."""
-    uncounted = (one for one in families(text) if not is_other_work(one) and has_speed_alone(one))
-    return next(map(_shown, uncounted), None)
-
-
 def _with_twins(guess: Guess, family: Family, fields: Fields, known: Sequence[Family]) -> Guess:
     """Return the guess with an assumption if other lines print the same steps with figures of their own.
 
@@ -256,25 +236,13 @@ def _with_twins(guess: Guess, family: Family, fields: Fields, known: Sequence[Fa
     sentence = (
         of_ranks(len(ranks) + 1, rated=has_rate(fields) and guess.document["rate_of"] == "all")
         if ranks
-        else f"lines such as '{_shown(twins[0])}' print the same steps: they are taken to be other figures of them"
+        else f"lines such as '{shown(twins[0])}' print the same steps: they are taken to be other figures of them"
     )
     return replace(guess, assumed=(*guess.assumed, sentence))
 
 
 def _without_digits(family: Family) -> str:
     return re.sub(r"\d+", "", family.text)
-
-
-def _shown(family: Family) -> str:
-    text = (
-        family.text.replace(STAMPED, "")
-        .replace(SIGN, "")
-        .replace(LAPSE, "#")
-        .replace(BAR, "")
-        .replace("#", "N")
-        .strip()
-    )
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
 def _guess_block(known: Sequence[Family], alone: Guess | None) -> Guess | None:
@@ -497,7 +465,7 @@ def _agreement(family: Family, fields: Fields) -> str | None:
 def read_head(path: Path) -> bytes:
     """Return the first part of the log at ``path`` as patterns see it; empty if it is compressed and damaged there."""
     with path.open("rb") as file:
-        return _head_of(file)
+        return head_of(file)
 
 
 def propose(path: Path) -> Guess | None:
@@ -525,7 +493,7 @@ def read_guessed(
     from the first part of the log; ``advice`` ends the sentence of the doubt. If a known format recognises the log by
     its beginning alone, its facts are used.
     """
-    guess = guess or _guess_from_lines(_head_of(stream))
+    guess = guess or _guess_from_lines(head_of(stream))
     if guess is None:
         return None
     # A log that is read again, with further facts, was recognised by no program either.
@@ -549,7 +517,7 @@ def read_guessed(
     if not is_readable or log.records.count < guess.lines // 2:
         return None
     stream.seek(0)
-    of_parts = _of_micro_batches(log, _head_of(stream))
+    of_parts = _of_micro_batches(log, head_of(stream))
     assumed = "; ".join((*guess.assumed, *(of_tagged_ranks(log) if has_ranks else ()), *of_parts))
     what = (
         "no known program prints these lines"
@@ -606,36 +574,6 @@ def _of_micro_batches(log: ParsedLog, head: bytes) -> Iterator[str]:
         )
 
 
-def explain_unknown(unknown: ParsedLog, stream: BinaryIO) -> ParsedLog:
-    """Return the unknown log in ``stream``, with the reason if its lines count steps but have no time."""
-    stream.seek(0)
-    head = _head_of(stream)
-    lines = head[: head.rfind(b"\n") + 1]
-    misread = find_misread(lines)
-    shown = None if misread else find_untimed(lines)
-    rated = None if misread or shown else find_uncounted(lines)
-    if not (misread or shown or rated) or unknown.format is not None:
-        return unknown
-    outside = "time the run from outside (trainmark run -- COMMAND, or COMMAND | ts '%Y-%m-%d %H:%M:%.S')"
-    if misread:
-        what = f"the numbers of lines such as {misread}, or describe the lines (--format FILE.yaml)"
-    elif shown:
-        what = (
-            f"lines such as '{shown}' count steps without a time of a step, a speed per second or a time stamp: "
-            f"{outside}, or describe the lines that have one (--format FILE.yaml)"
-        )
-    else:
-        what = (
-            f"lines such as '{rated}' print a speed or a time, but none counts steps: print the step in these lines, "
-            f"{outside}, or describe the lines (--format FILE.yaml)"
-        )
-    sentence = f"no line matches a known log format, and {what}"
-    problems = (
-        replace(one, message=sentence) if one.code == "unknown-format" else one for one in unknown.problems
-    )
-    return replace(unknown, problems=tuple(problems))
-
-
 def _merge_given(given: Facts | None, logged: ParsedLog, unit: str) -> Facts:
     """Return the facts that the reader gives, and those of the log where he gives none.
 
@@ -673,7 +611,8 @@ def proposed_format(guess: Guess) -> Format:
     return build_format(parse_description(guess.document, "the proposed format", NAME))
 
 
-def _head_of(stream: BinaryIO) -> bytes:
+def head_of(stream: BinaryIO) -> bytes:
+    """Return the first part of a log, unpacked; empty if it is damaged."""
     try:
         with unpack(stream) as unpacked:
             return strip_colours(longest_rank(unwrap(unpacked, with_times=True).read(HEAD_BYTES)))
@@ -703,3 +642,152 @@ def proposal(guess: Guess) -> str:
     stream.write("".join(f"# {sentence}\n" for sentence in guess.assumed))
     yaml.safe_dump(dict(document), stream, sort_keys=False, allow_unicode=True, width=1000)
     return stream.getvalue()
+
+
+def _begins_line(family: Family, fields: Fields) -> bool:
+    """Return whether a pattern may begin with the line: its text before the first number is short, and that is read.
+
+    Else it would match the lines of another family too: ``micro step 1/4`` by the words of ``step 1``.
+    """
+    before = family.places[0].before
+    return _is_read(0, fields) and STAMPED not in before and len(before.lstrip()) <= _BEFORE
+
+
+def line_pattern(family: Family, fields: Fields, *, whole: bool = False) -> str:
+    """Return the pattern that reads the fields from a line of the family; ``whole``: with all words between them."""
+    if any(place.heading for place in family.places):
+        return _row_pattern(family, fields)
+    return ("^ *" if _begins_line(family, fields) else "") + _words_pattern(family, fields, whole)
+
+
+def _words_pattern(family: Family, fields: Fields, whole: bool) -> str:
+    is_stamped = family.clock_s is None or fields.ignores_clock
+    parts: list[str] = []
+    last, unit = None, ""
+    read = [at for at in range(len(family.places)) if _is_read(at, fields)]
+    between = range(read[0], read[-1]) if whole else range(0)
+    for at, place in enumerate(family.places):
+        if not is_stamped and STAMPED in place.before:
+            parts += [".*?" if parts else "", family.stamp_pattern]
+            is_stamped, last = True, None
+        if not (_is_read(at, fields) or _is_like_the_next(family, at, fields) or at in between):
+            continue
+        adjacent = last is not None and last == at - 1
+        gap = ".*?" if parts and not adjacent else ""
+        before = _escaped(
+            _without_suffix(place.before, parts[-1]) if adjacent else place.before, whole=adjacent
+        )
+        field = _field(_name(at, fields), place) if _is_read(at, fields) else _unread(place)
+        # Without a text before it, any number between would do: the unit behind tells which one it is.
+        is_bare = not (before or adjacent or _is_read(at + 1, fields))
+        parts += [gap, before, field]
+        unit = _unit_behind(_without_suffix(place.after, field), place.unit) if is_bare else ""
+        parts += [unit] if unit else []
+        last = at
+    if unit:
+        return "".join(parts) + ("" if is_stamped else f".*?{family.stamp_pattern}")
+    after = _without_suffix(family.places[-1 if last is None else last].after, parts[-1])
+    after = after.partition(STAMPED)[0]  # what wrapped the line may have the stamp
+    if not is_stamped:
+        return "".join(parts) + f"[^0-9.].*?{family.stamp_pattern}"
+    if last == fields.counter and not family.places[last].name and is_of_a_total(family, last):
+        # Other lines count something up to a total too.
+        return "".join([*parts, "/ *{number}", _escape(family.places[last + 1].after[:_BEFORE].rstrip())])
+    return "".join(parts) + (_escape(after[:1]) if after.strip() else r"\s")
+
+
+def _is_like_the_next(family: Family, at: int, fields: Fields) -> bool:
+    """Return whether an unread number has the same text before it as the next that is read, which follows it."""
+    following = next((place for n, place in enumerate(family.places) if n > at and _is_read(n, fields)), None)
+    text = following.before.rpartition(STAMPED)[2][-_BEFORE:].lstrip() if following else ""
+    return bool(text) and family.places[at].before.endswith(text)
+
+
+def _without_suffix(text: str, field: str) -> str:
+    """Return the text behind a number without the unit that its ``field`` reads: K, M, …."""
+    return text.lstrip(" ")[1:] if field.endswith(":K}") else text
+
+
+def _row_pattern(family: Family, fields: Fields) -> str:
+    """Return the pattern of a table's row, in which only the order tells what a number is."""
+    parts = ["^" if family.places[0].before.strip() else "^ *"]
+    for at, place in enumerate(family.places):
+        before = _without_suffix(place.before, parts[-1])
+        parts += [_spaced(before)] if at or before.strip() else []
+        parts.append(_field(_name(at, fields), place) if _is_read(at, fields) else _unread(place))
+    after = _without_suffix(family.places[-1].after, parts[-1]).strip()
+    return "".join(parts) + (" *" + _escape(after[:1]) if after else r"\s")
+
+
+def _spaced(text: str) -> str:
+    """Return the pattern of the text between two numbers of a row, whose columns are filled up with blanks."""
+    if not text.strip():
+        return r"[ \t]+" if text else ""
+    return " *" + " *".join(map(_escape, text.split())) + " *"
+
+
+def _is_read(at: int, fields: Fields) -> bool:
+    return at in (fields.counter, fields.epoch) or at in fields.meant
+
+
+def _name(at: int, fields: Fields) -> str:
+    name = {fields.counter: "step", fields.epoch: "epoch"}.get(at)
+    return name or _field_name(fields.meant[at])
+
+
+def _field_name(found: Meant) -> str:
+    if found.per != "s":
+        return f"{found.field.removesuffix('_per_s')}_per_{found.per}"
+    if not found.since_start:
+        return found.field
+    return f"average_{found.field.removeprefix('step_')}"
+
+
+def _field(name: str, place: Place) -> str:
+    if place.is_duration:
+        kind = "step_time" if name == "step_time_s" else "clock"
+        if place.is_in_letters:
+            return _LETTERS.replace("TIME", kind)
+        return "{step_duration}" if kind == "step_time" else "{elapsed}"
+    if name in _LONGER:
+        return rf"(?P<{name}>[\d.]+)"
+    if place.is_in_thousands and name == "rate":
+        return r"(?P<rate_thousands>[\d.]+)"
+    if place.is_in_millions and name == "rate":
+        return r"(?P<rate_millions>[\d.]+)"
+    if place.suffix and name in ("rate", "rate_per_min", "rate_per_h", "average_rate", "consumed", "step"):
+        return f"{{{name}:K}}"
+    return f"{{{name}{place.grouping if name in ('rate', 'step', 'consumed') else ''}}}"
+
+
+def _unread(place: Place) -> str:
+    """Return the pattern of a number that is passed over."""
+    if place.is_in_letters:
+        return _ANY_LAPSE
+    return r"[\d:.]+" if place.is_duration else "-?{number}"
+
+
+def _escaped(before: str, *, whole: bool) -> str:
+    text = before.rpartition(STAMPED)[2]
+    # A number in brackets may be filled up with blanks.
+    return _escape(text if whole else text[-_BEFORE:].lstrip()) + (" *" if text.endswith(("[", "(")) else "")
+
+
+def _unit_behind(after: str, unit: str) -> str:
+    """Return the pattern of the text from a number to the end of its unit; empty if it has none there."""
+    at = after.lower().find(unit) if unit else -1
+    return _escape(after[: at + len(unit)]) if at >= 0 else ""
+
+
+def _escape(text: str) -> str:
+    if _BARE_BAR in text:
+        return r"\|[^|\n]*\|".join(map(_escape, text.split(_BARE_BAR)))
+    return (
+        re.sub(r"(?:\\ )+", " +", re.escape(text))
+        .replace("\\/", "/")
+        .replace("\\=", "=")
+        .replace("\\:", ":")
+        .replace(SIGN, r"[^\x00-\x7f]+")
+        .replace(BAR, r"[^\d\n]+")
+        .replace(LAPSE, _ANY_DAYS)
+    )

@@ -86,7 +86,7 @@ OF_TYPES: Mapping[Any, Mapping[str, Any]] = {
 class Recipe:
     """The update of the weights; the rate is that after the warm-up epochs, a loss scale of None is dynamic."""
 
-    learning_rate: Annotated[float, Flag("of images, if not given: by the global batch", float)]
+    learning_rate: Annotated[float, Flag("if not given: the task's, by the global batch", float)]
     momentum: Annotated[float, Flag("of SGD", float, 0.9)]
     weight_decay: Annotated[float, Flag("L2 penalty", float, 0.0)]
     schedule: Annotated[
