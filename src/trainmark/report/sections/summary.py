@@ -135,7 +135,8 @@ def _selected(context: Context, compared: Sequence[_Compared]) -> _Selection:
 
     If not all cases fit, each framework, precision and number of devices has one row if these fit, else the same for
     the smallest and the largest number of devices, else each framework, else each model: the case that differs from its
-    baseline in the fewest aspects. If these would all be baselines, so that nothing is compared, the fastest is shown.
+    baseline in the fewest aspects. If these would be several baselines, so that nothing is compared, the fastest of
+    each group is shown.
     """
     if len(compared) <= MOST_ROWS:
         return _Selection(compared, context.axes.varying)
@@ -148,7 +149,7 @@ def _selected(context: Context, compared: Sequence[_Compared]) -> _Selection:
         chosen = [min(group, key=lambda one: _distance(context, one)) for group in groups]
         if len(chosen) <= MOST_ROWS:
             break
-    are_fastest = all(one.case.id == one.baseline.id for one in chosen)
+    are_fastest = len(chosen) > 1 and all(one.case.id == one.baseline.id for one in chosen)
     if are_fastest:
         chosen = [_fastest(group) for group in groups]
     return _Selection(chosen[:MOST_ROWS], aspects, are_fastest)
