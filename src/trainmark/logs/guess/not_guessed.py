@@ -1,10 +1,11 @@
 """Why an unknown log is not read by a guess: its lines have no time, count nothing, or have numbers in another form."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import BinaryIO
 
 from trainmark.logs import ParsedLog
-from trainmark.logs.guess.families import families
+from trainmark.logs.guess.families import Family, families
 from trainmark.logs.guess.line_fields import (
     counts_without_time,
     has_loss,
@@ -16,28 +17,25 @@ from trainmark.logs.guess.line_fields import (
 from trainmark.logs.guess.reading import head_of
 
 
-def find_misread(text: bytes) -> str | None:
-    """Return the beginning of lines whose numbers are read wrongly, and what to do about it; None without any."""
-    misread = (one for one in families(text) if one.misread and not is_other_work(one) and has_loss(one))
-    return next((f"'{shown(one)}' have {one.misread}" for one in misread), None)
-
-
 def find_untimed(text: bytes) -> str | None:
     """Return the beginning of the lines that count training steps without any time or speed; None if none does."""
-    untimed = (one for one in families(text) if not is_other_work(one) and counts_without_time(one))
-    return next(map(shown, untimed), None)
+    return _first(families(text), counts_without_time)
 
 
 def find_other_batches(text: bytes) -> str | None:
     """Return the beginning of lines that count steps of different batches, without a speed; None if none does."""
-    found = (one for one in families(text) if not is_other_work(one) and has_other_batches(one))
-    return next(map(shown, found), None)
+    return _first(families(text), has_other_batches)
 
 
-def find_uncounted(text: bytes) -> str | None:
-    """Return the beginning of the lines of a training with a speed or a time, but no counter of steps; None if none."""
-    uncounted = (one for one in families(text) if not is_other_work(one) and has_speed_alone(one))
-    return next(map(shown, uncounted), None)
+def _first(known: Iterable[Family], holds: Callable[[Family], bool]) -> str | None:
+    """Return the beginning of the first lines of a training for which ``holds``; None without any."""
+    return next((shown(one) for one in known if not is_other_work(one) and holds(one)), None)
+
+
+def _misread(known: Iterable[Family]) -> str | None:
+    """Return the beginning of lines whose numbers are read wrongly, and what to do about it; None without any."""
+    misread = (one for one in known if one.misread and not is_other_work(one) and has_loss(one))
+    return next((f"'{shown(one)}' have {one.misread}" for one in misread), None)
 
 
 def explain_unknown(unknown: ParsedLog, stream: BinaryIO) -> ParsedLog:
@@ -45,9 +43,10 @@ def explain_unknown(unknown: ParsedLog, stream: BinaryIO) -> ParsedLog:
     stream.seek(0)
     head = head_of(stream)
     lines = head[: head.rfind(b"\n") + 1]
-    misread = find_misread(lines)
-    untimed = None if misread else find_untimed(lines)
-    rated = None if misread or untimed else find_uncounted(lines)
+    known = list(families(lines))
+    misread = _misread(known)
+    untimed = None if misread else _first(known, counts_without_time)
+    rated = None if misread or untimed else _first(known, has_speed_alone)
     if not (misread or untimed or rated) or unknown.format is not None:
         return unknown
     outside = "time the run from outside (trainmark run -- COMMAND, or COMMAND | ts '%Y-%m-%d %H:%M:%.S')"
